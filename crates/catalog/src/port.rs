@@ -1,0 +1,67 @@
+//! The commit port: the one place that sends a commit to a catalog.
+
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+use iceberg::table::Table;
+use iceberg::{TableRequirement, TableUpdate};
+
+use crate::Error;
+
+/// One commit: what to change, and what must hold for it.
+#[derive(Clone, Debug)]
+pub struct CommitRequest {
+    /// The table the commit was decided on, freshly loaded. Its metadata location is part of the condition where the
+    /// catalog can check it.
+    pub base: Table,
+    /// What must hold in the catalog when the updates are applied.
+    pub requirements: Vec<TableRequirement>,
+    /// What to change, all or nothing, in order.
+    pub updates: Vec<TableUpdate>,
+}
+
+/// What became of a commit. These are outcomes, not errors: each asks for another next step.
+#[derive(Debug)]
+#[must_use = "an unknown outcome must be reconciled, and a conflict decided again"]
+pub enum CommitOutcome {
+    /// Applied; the table as it is now.
+    Committed(Table),
+    /// Not applied, for certain, because the table is not what the request was decided on.
+    Conflict {
+        /// What moved, for people.
+        reason: String,
+    },
+    /// May or may not have been applied, now or later.
+    Unknown {
+        /// What happened, for people.
+        reason: String,
+        /// The failure behind it.
+        source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    },
+}
+
+/// Sends commits to a catalog.
+///
+/// # Contract
+///
+/// * **All or nothing.** Either every update is applied in one swap of the table's pointer, or none is.
+/// * **Conditioned.** Updates are applied only if every requirement holds at the moment of the swap. An implementation
+///   that can compare the pointer itself with the one in [`CommitRequest::base`] does so, and reports any move as a
+///   conflict: it never re-bases the request on metadata its caller has not seen.
+/// * **Once.** A request that may have reached the catalog is not sent again by the port, nor by anything below it.
+/// * **Honest.** [`CommitOutcome::Conflict`] and `Err` mean that nothing was applied and nothing will be. When that is
+///   not certain (time-outs, broken connections, server errors, answers that cannot be read) the outcome is
+///   [`CommitOutcome::Unknown`].
+/// * **Clean.** Metadata files the port itself wrote are removed after a conflict or an `Err`, and left alone after
+///   anything else.
+///
+/// A wrapper (faults, latency, logging) forwards the request unchanged and may only weaken an outcome to `Unknown`.
+#[async_trait]
+pub trait CommitPort: Debug + Send + Sync {
+    /// Sends one commit.
+    ///
+    /// # Errors
+    ///
+    /// Only when nothing was applied and nothing will be, for a reason other than a conflict.
+    async fn commit(&self, request: &CommitRequest) -> Result<CommitOutcome, Error>;
+}

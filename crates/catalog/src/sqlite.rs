@@ -1,0 +1,243 @@
+//! The commit port over a SQL catalog in SQLite.
+//!
+//! The new metadata file is written first, then the pointer is swapped in one `BEGIN IMMEDIATE` transaction that reads
+//! the pointer, compares it with the base of the request and updates it under that same condition, expecting exactly
+//! one changed row. A crash between the two leaves an unreferenced metadata file and an unchanged table.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use hexfloe_store::Store;
+use iceberg::spec::TableMetadata;
+use iceberg::table::Table;
+use iceberg::{MetadataLocation, TableIdent};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions};
+use sqlx::{Row, Sqlite, Transaction};
+
+use crate::{Access, CommitOutcome, CommitPort, CommitRequest, Error};
+
+/// How long SQLite itself waits for a lock, and how often we then begin anew.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+const BUSY_ATTEMPTS: u32 = 6;
+
+/// Rows of other kinds (views) share the table; rows from before the column existed have no kind.
+const IS_TABLE: &str = "(iceberg_type = 'TABLE' OR iceberg_type IS NULL)";
+
+/// Commits to a SQL catalog in a SQLite database.
+#[derive(Debug)]
+pub struct SqlitePort {
+    catalog: String,
+    database: PathBuf,
+    pool: SqlitePool,
+    store: Store,
+}
+
+/// What one try at the swap came to.
+enum Swap {
+    Done,
+    Moved(String),
+    Busy,
+    Failed(sqlx::Error),
+    Unknown(sqlx::Error),
+}
+
+impl SqlitePort {
+    /// Opens the database in WAL mode, so that readers never wait for a writer.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoCatalog`] or [`Error::Open`].
+    pub async fn open(catalog: &str, database: &Path, access: Access, store: Store) -> Result<Self, Error> {
+        let path = database.display().to_string();
+        let failed = |source: Box<dyn std::error::Error + Send + Sync>| Error::Open { path: path.clone(), source };
+        match (access, database.try_exists()) {
+            (_, Err(error)) => return Err(failed(Box::new(error))),
+            (Access::Existing, Ok(false)) => return Err(Error::NoCatalog { path }),
+            (Access::Create, Ok(false)) => {
+                if let Some(folder) = database.parent() {
+                    std::fs::create_dir_all(folder).map_err(|error| failed(Box::new(error)))?;
+                }
+            }
+            (_, Ok(true)) => {}
+        }
+        let options = SqliteConnectOptions::new()
+            .filename(database)
+            .create_if_missing(access == Access::Create)
+            .busy_timeout(BUSY_TIMEOUT)
+            .journal_mode(SqliteJournalMode::Wal);
+        let mut attempt = 0;
+        let pool = loop {
+            attempt += 1;
+            // Turning WAL on needs the database alone for a moment, and does not wait for it by itself.
+            match SqlitePoolOptions::new().max_connections(4).connect_with(options.clone()).await {
+                Ok(pool) => break pool,
+                Err(error) if is_busy(&error) && attempt < 100 => pause().await,
+                Err(error) => return Err(failed(Box::new(error))),
+            }
+        };
+        Ok(Self { catalog: catalog.to_owned(), database: database.to_owned(), pool, store })
+    }
+
+    /// The database as a URL for other users of `sqlx`.
+    pub(crate) fn url(&self) -> String {
+        let path = self.database.display().to_string();
+        let encoded = path.replace('%', "%25").replace('?', "%3F").replace('#', "%23");
+        format!("sqlite://{encoded}?mode=rw")
+    }
+
+    async fn swap_once(&self, table: &TableIdent, from: &str, to: &str) -> Swap {
+        let mut transaction = match self.pool.begin_with("BEGIN IMMEDIATE").await {
+            Ok(transaction) => transaction,
+            Err(error) if is_busy(&error) => return Swap::Busy,
+            Err(error) => return Swap::Failed(error),
+        };
+        match self.compare_and_set(&mut transaction, table, from, to).await {
+            Ok(None) => {}
+            Ok(Some(reason)) => return Swap::Moved(reason),
+            Err(error) if is_busy(&error) => return Swap::Busy,
+            // Dropping a transaction rolls it back.
+            Err(error) => return Swap::Failed(error),
+        }
+        match transaction.commit().await {
+            Ok(()) => Swap::Done,
+            Err(error) if is_busy(&error) => Swap::Busy,
+            Err(error) => Swap::Unknown(error),
+        }
+    }
+
+    /// `None` when the pointer was changed, or why it was not.
+    async fn compare_and_set(
+        &self,
+        transaction: &mut Transaction<'_, Sqlite>,
+        table: &TableIdent,
+        from: &str,
+        to: &str,
+    ) -> Result<Option<String>, sqlx::Error> {
+        let namespace = table.namespace().clone().inner().join(".");
+        let select = format!(
+            "SELECT metadata_location FROM iceberg_tables \
+             WHERE catalog_name = ? AND table_namespace = ? AND table_name = ? AND {IS_TABLE}"
+        );
+        let row = sqlx::query(&select)
+            .bind(&self.catalog)
+            .bind(&namespace)
+            .bind(table.name())
+            .fetch_optional(&mut **transaction)
+            .await?;
+        let Some(row) = row else {
+            return Ok(Some(format!("table {table} is gone")));
+        };
+        let current: Option<String> = row.try_get(0)?;
+        if current.as_deref() != Some(from) {
+            return Ok(Some(format!("table {table} moved on to {}", current.unwrap_or_default())));
+        }
+        let update = format!(
+            "UPDATE iceberg_tables SET metadata_location = ?, previous_metadata_location = ? \
+             WHERE catalog_name = ? AND table_namespace = ? AND table_name = ? AND {IS_TABLE} \
+             AND metadata_location = ?"
+        );
+        let changed = sqlx::query(&update)
+            .bind(to)
+            .bind(from)
+            .bind(&self.catalog)
+            .bind(&namespace)
+            .bind(table.name())
+            .bind(from)
+            .execute(&mut **transaction)
+            .await?
+            .rows_affected();
+        Ok((changed != 1).then(|| format!("the swap changed {changed} rows instead of one")))
+    }
+
+    /// Removes the metadata file of a commit that did not happen.
+    async fn forget(&self, location: &str) {
+        // Left behind it is an unreferenced file like those of a crash, and cleanup finds it.
+        let _ = self.store.delete(location).await;
+    }
+}
+
+#[async_trait]
+impl CommitPort for SqlitePort {
+    async fn commit(&self, request: &CommitRequest) -> Result<CommitOutcome, Error> {
+        let base = &request.base;
+        let table = base.identifier();
+        let failed = |error| Error::table("prepare the commit to", table, error);
+        for requirement in &request.requirements {
+            if let Err(error) = requirement.check(Some(base.metadata())) {
+                return Ok(CommitOutcome::Conflict { reason: error.to_string() });
+            }
+        }
+        let from = base.metadata_location_result().map_err(failed)?;
+        let metadata = apply(request, from).map_err(failed)?;
+        let next = next_location(from, &metadata);
+        let to = next.to_string();
+        if let Err(source) = metadata.write_to(base.file_io(), &next).await {
+            self.forget(&to).await;
+            return Err(Error::table("write the metadata of", table, source));
+        }
+        for _ in 0..BUSY_ATTEMPTS {
+            match self.swap_once(table, from, &to).await {
+                Swap::Done => {
+                    let committed = Table::builder()
+                        .file_io(base.file_io().clone())
+                        .metadata_location(to)
+                        .metadata(metadata)
+                        .identifier(table.clone())
+                        .runtime(iceberg::Runtime::try_current().map_err(failed)?)
+                        .build()
+                        .map_err(failed)?;
+                    return Ok(CommitOutcome::Committed(committed));
+                }
+                Swap::Moved(reason) => {
+                    self.forget(&to).await;
+                    return Ok(CommitOutcome::Conflict { reason });
+                }
+                Swap::Busy => {}
+                Swap::Failed(source) => {
+                    self.forget(&to).await;
+                    return Err(Error::Database { action: "change the table's pointer", source });
+                }
+                Swap::Unknown(error) => {
+                    return Ok(CommitOutcome::Unknown {
+                        reason: "the database failed while it committed".to_owned(),
+                        source: Some(Box::new(error)),
+                    });
+                }
+            }
+        }
+        self.forget(&to).await;
+        Err(Error::Busy { waited: BUSY_TIMEOUT * BUSY_ATTEMPTS })
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "only between tries to open; tokio's time can be paused by tests")]
+async fn pause() {
+    tokio::time::sleep(Duration::from_millis(20)).await;
+}
+
+fn apply(request: &CommitRequest, from: &str) -> iceberg::Result<TableMetadata> {
+    let mut builder = request.base.metadata().clone().into_builder(Some(from.to_owned()));
+    for update in request.updates.iter().cloned() {
+        builder = update.apply(builder)?;
+    }
+    Ok(builder.build()?.metadata)
+}
+
+/// The next metadata file beside the current one; a table registered under a foreign name counts from 0 again.
+fn next_location(from: &str, metadata: &TableMetadata) -> MetadataLocation {
+    match MetadataLocation::from_str(from) {
+        Ok(current) => current.with_next_version().with_new_metadata(metadata),
+        Err(_) => MetadataLocation::new_with_metadata(metadata.location(), metadata),
+    }
+}
+
+/// `SQLITE_BUSY` and `SQLITE_LOCKED`, in any of their extended forms.
+fn is_busy(error: &sqlx::Error) -> bool {
+    let code = match error {
+        sqlx::Error::Database(error) => error.code().and_then(|code| code.parse::<i32>().ok()),
+        _ => None,
+    };
+    code.is_some_and(|code| matches!(code & 0xff, 5 | 6))
+}

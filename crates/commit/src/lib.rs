@@ -1,0 +1,1 @@
+//! The exactly-once commit: overwrite and ledger in one snapshot.

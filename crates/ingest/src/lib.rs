@@ -1,0 +1,1 @@
+//! The ingest job: source, batch, data files, commit.
