@@ -1,0 +1,39 @@
+//! Whole-system tests: the `hexfloe` binary as a person or a scheduler runs it, judged by engines that did not write its tables.
+//!
+//! A test has three parts, and this crate is what they are said with:
+//!
+//! * a [`Lake`]: a scratch folder with input, a job file and the lake that Hexfloe makes in it;
+//! * a [`Run`]: one finished `hexfloe` process, with its exit code, its report and what it told the person;
+//! * [`Lake::ask`]: what PyIceberg, DuckDB and PyArrow see in the table (`tests/judge.py`).
+//!
+//! Refusals are proved by [`Lake::state`]: every byte under the warehouse and every row of the catalog, before and after.
+//!
+//! ```no_run
+//! use hexfloe_tests::{Lake, POINTS, json};
+//!
+//! let lake = Lake::new();
+//! lake.write("job.toml", POINTS);
+//! lake.write("points.csv", "id,lat,lon\n1,48.2,16.4\n");
+//! lake.ingest(&["job.toml"]).committed();
+//! assert_eq!(lake.ask("count", json!({ "table": "ns.points" }))["rows"], 1);
+//! ```
+//!
+//! `tests/run` builds the binary and the judges' Python, then runs the tests; what is missing says so. Nothing here is linked into
+//! what people run, and a step that fails is a test that fails: that is why this crate, alone in the workspace, panics.
+
+#![expect(clippy::panic, reason = "only tests use this crate: a step that fails is a test that fails")]
+
+mod data;
+mod judge;
+mod lake;
+mod place;
+mod run;
+mod state;
+
+pub use data::data;
+pub use judge::judge;
+pub use lake::{Lake, POINTS};
+pub use place::{example, repository};
+pub use run::{Exit, Run};
+pub use serde_json::{Value, json};
+pub use state::State;

@@ -1,0 +1,17 @@
+//! What the `hexfloe` binary promises, each promise as a test on a real lake, with other engines as judges.
+
+#![expect(clippy::unwrap_used, reason = "a test that meets what it does not expect has failed")]
+
+mod batches;
+mod cities;
+mod concurrency;
+mod crashes;
+mod derivations;
+mod geometry;
+mod ledger;
+mod partitions;
+mod quality;
+mod refusals;
+mod reports;
+mod select;
+mod types;

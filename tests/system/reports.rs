@@ -1,0 +1,104 @@
+//! What machines read: the report of an ingest, and a dry run that only reports.
+
+use hexfloe_tests::{Exit, Lake, json};
+
+const GOOD: &str = "id,lat,lon\n1,48.2,16.4\n2,-33.9,151.2\n";
+
+#[test]
+fn the_report_is_one_object_with_every_field() {
+    let lake = Lake::with_points(GOOD);
+    let report = lake.ingest(&["job.toml"]).committed();
+    for (field, kind) in [
+        ("status", "text"),
+        ("table", "text"),
+        ("batch_id", "text"),
+        ("snapshot_id", "number"),
+        ("rows", "number"),
+        ("rejected", "number"),
+        ("replaced_rows", "number"),
+        ("data_files", "number"),
+        ("bytes", "number"),
+        ("attempts", "number"),
+        ("elapsed_ms", "number"),
+    ] {
+        let value = &report[field];
+        let fits = if kind == "text" { value.is_string() } else { value.is_i64() || value.is_u64() };
+        assert!(fits, "{field} is {value}, expected a {kind}: {report:#}");
+    }
+    assert_eq!(report["table"], "ns.points");
+    assert_eq!(report["rows"], 2);
+    assert_eq!(report["rejected"], 0);
+    assert_eq!(report["replaced_rows"], 0);
+    assert_eq!(report["attempts"], 1);
+    assert_eq!(report["batch_id"].as_str().map(str::len), Some(32));
+
+    let files = lake.files("ns.points");
+    assert_eq!(report["data_files"], files.len());
+    let bytes: u64 = files.iter().map(|file| file["bytes"].as_u64().unwrap()).sum();
+    assert_eq!(report["bytes"], bytes);
+    let table = lake.ask("table", json!({ "table": "ns.points" }));
+    assert_eq!(report["snapshot_id"], table["current_snapshot_id"]);
+}
+
+#[test]
+fn without_json_nothing_goes_to_standard_output_and_a_sentence_goes_to_the_person() {
+    let lake = Lake::with_points(GOOD);
+    let run = lake.hexfloe(&["ingest", "job.toml"]).ends(Exit::Done);
+    assert_eq!(run.stdout, "");
+    assert!(run.stderr.contains("ns.points") && run.stderr.contains("2 rows"), "{}", run.stderr);
+    assert!(
+        !run.stderr.contains('\r') && !run.stderr.contains('\u{1b}'),
+        "no progress bar off a terminal: {:?}",
+        run.stderr
+    );
+    let again = lake.hexfloe(&["ingest", "job.toml"]).ends(Exit::Done);
+    assert!(again.stderr.contains("skipped"), "{}", again.stderr);
+}
+
+#[test]
+fn a_dry_run_reports_the_batch_and_changes_nothing() {
+    let lake = Lake::with_points(GOOD);
+    let planned = lake.ingest(&["job.toml", "--dry-run"]).ends(Exit::Done).report();
+    assert!(lake.state().is_empty());
+
+    let committed = lake.ingest(&["job.toml"]).committed();
+    assert_eq!(planned["batch_id"], committed["batch_id"]);
+    assert_eq!(planned["rows"], committed["rows"]);
+
+    let before = lake.state();
+    lake.ingest(&["job.toml", "--dry-run"]).ends(Exit::Done);
+    lake.ingest(&["job.toml", "--dry-run", "--force"]).ends(Exit::Done);
+    assert_eq!(lake.state(), before);
+}
+
+#[test]
+fn an_override_is_a_toml_value_under_a_dotted_name() {
+    let lake = Lake::with_points(GOOD);
+    let report = lake.ingest(&["job.toml", "--set", "table.name=ns.other", "--set", "h3.column=\"cell\""]).committed();
+    assert_eq!(report["table"], "ns.other");
+    let table = lake.ask("table", json!({ "table": "ns.other" }));
+    assert!(table["fields"].as_array().unwrap().iter().any(|field| field["name"] == "cell"), "{table:#}");
+}
+
+#[test]
+fn a_catalog_file_says_where_the_lake_is() {
+    let lake = Lake::with_points(GOOD);
+    lake.write(
+        "catalog.toml",
+        "name = \"lake\"\ntype = \"sql\"\nuri = \"sqlite:elsewhere/catalog.db\"\nwarehouse = \"file:elsewhere/warehouse\"\n",
+    );
+    lake.ingest(&["job.toml", "--catalog", "catalog.toml"]).committed();
+    assert!(lake.path("elsewhere/catalog.db").exists());
+    assert!(!lake.path("lake").exists());
+    lake.ingest(&["job.toml", "--set", "catalog.path=\"catalog.toml\""]).skipped();
+}
+
+#[test]
+fn a_file_that_was_touched_is_the_same_batch_and_changed_content_is_another() {
+    let lake = Lake::with_points(GOOD);
+    let first = lake.ingest(&["job.toml"]).committed();
+    lake.write("points.csv", GOOD);
+    assert_eq!(lake.ingest(&["job.toml"]).skipped()["batch_id"], first["batch_id"]);
+    lake.write("points.csv", GOOD.replace("48.2", "48.3"));
+    assert_ne!(lake.ingest(&["job.toml"]).committed()["batch_id"], first["batch_id"]);
+}
