@@ -121,7 +121,7 @@ def spread(path, rows=6_000, seed=4):
     edges += [int(np.datetime64(t, "us").astype("int64")) for t in ("1969-12-01", "1968-02-29T23:59:59.999999", "2000-03-01")]
     # A few dozen instants, so that the finest transform still makes few files.
     instants = np.array(edges + rng.integers(-(2**47), 2**47, 13).tolist())
-    at = instants[rng.integers(0, len(instants), rows)]
+    ts = instants[rng.integers(0, len(instants), rows)]
     names = ["", "é", "ab", "abcd", "abcde", "ÅÄÖåäö", "日本語の地名", "🌍🌎🌏🗺️", "Saint-Denis", "Saint-Étienne", "a b/c=d%e:f~g"]
     ids = rng.integers(-(2**62), 2**62, 40)
     table = pa.table(
@@ -130,9 +130,9 @@ def spread(path, rows=6_000, seed=4):
             "number": pa.array(rng.integers(-25, 25, rows).astype("int32")),
             "lat": lat[rng.integers(0, len(lat), rows)],
             "lon": lon[rng.integers(0, len(lon), rows)],
-            "at": pa.array(at, pa.timestamp("us")),
-            "at_zoned": pa.array(at, pa.timestamp("us", "UTC")),
-            "day": pa.array((at // 86_400_000_000).astype("int32")).cast(pa.date32()),
+            "ts": pa.array(ts, pa.timestamp("us")),
+            "ts_zoned": pa.array(ts, pa.timestamp("us", "UTC")),
+            "day": pa.array((ts // 86_400_000_000).astype("int32")).cast(pa.date32()),
             "name": pa.array([None if i % 11 == 0 else names[int(n)] for i, n in enumerate(rng.integers(0, len(names), rows))]),
             "price": pa.array(
                 [decimal.Decimal(int(v)).scaleb(-2) for v in rng.integers(-50, 50, rows)], pa.decimal128(9, 2)

@@ -12,23 +12,23 @@ const TABLE: &str = "ns.spread";
 #[case::identity_of_a_number("number")]
 #[case::identity_of_a_decimal("price")]
 #[case::parent_cells("h3_cell_r0")]
-#[case::months("month(at)")]
+#[case::months("month(ts)")]
 #[case::months_of_a_date("month(day)")]
-#[case::days("day(at)")]
+#[case::days("day(ts)")]
 #[case::days_of_a_date("day(day)")]
-#[case::days_with_a_zone("day(at_zoned)")]
-#[case::hours("hour(at)")]
-#[case::hours_with_a_zone("hour(at_zoned)")]
+#[case::days_with_a_zone("day(ts_zoned)")]
+#[case::hours("hour(ts)")]
+#[case::hours_with_a_zone("hour(ts_zoned)")]
 #[case::buckets_of_a_long("bucket[16](id)")]
 #[case::buckets_of_an_int("bucket[7](number)")]
 #[case::buckets_of_text("bucket[5](name)")]
-#[case::buckets_of_a_timestamp("bucket[8](at)")]
+#[case::buckets_of_a_timestamp("bucket[8](ts)")]
 #[case::buckets_of_a_date("bucket[8](day)")]
 #[case::buckets_of_a_decimal("bucket[8](price)")]
 #[case::the_start_of_text("truncate[4](name)")]
 #[case::tens("truncate[10](number)")]
 #[case::tens_of_a_decimal("truncate[10](price)")]
-#[case::two_fields("month(at), bucket[2](id)")]
+#[case::two_fields("month(ts), bucket[2](id)")]
 fn a_partition_holds_the_rows_that_other_engines_look_for_in_it(#[case] partition: &str) {
     let lake = Lake::new();
     let fields: Vec<_> = partition.split(", ").filter(|field| !field.is_empty()).collect();
@@ -54,10 +54,10 @@ fn a_partition_holds_the_rows_that_other_engines_look_for_in_it(#[case] partitio
         "name = 'abcd'": "r['name'] == 'abcd'",
         "name = 'Saint-Étienne'": "r['name'] == 'Saint-Étienne'",
         "name IS NULL": "r['name'] is None",
-        "price < 0.1": "r['price'] < decimal.Decimal('0.1')",
-        "at < '1970-01-01T00:00:00'": "r['at'] < dt.datetime(1970, 1, 1)",
-        "at >= '1969-12-31T00:00:00'": "r['at'] >= dt.datetime(1969, 12, 31)",
-        "at_zoned < '1969-12-31T23:00:00+00:00'": "r['at_zoned'] < dt.datetime(1969, 12, 31, 23, tzinfo=utc)",
+        "price < 0.25": "r['price'] < decimal.Decimal('0.25')",
+        "ts < '1970-01-01T00:00:00'": "r['ts'] < dt.datetime(1970, 1, 1)",
+        "ts >= '1969-12-31T00:00:00'": "r['ts'] >= dt.datetime(1969, 12, 31)",
+        "ts_zoned < '1969-12-31T23:00:00+00:00'": "r['ts_zoned'] < dt.datetime(1969, 12, 31, 23, tzinfo=utc)",
         "day = '1969-12-31'": "r['day'] == dt.date(1969, 12, 31)",
     });
     for engine in ["pyiceberg", "duckdb"] {
@@ -72,7 +72,7 @@ fn a_replay_replaces_the_rows_of_every_partition() {
         .replace("\"csv\"", "\"parquet\"")
         .replace("points.csv", &data("spread.parquet").display().to_string())
         .replace("ns.points", TABLE);
-    lake.write("job.toml", job + "partition = [\"day(at)\", \"truncate[2](name)\"]\n");
+    lake.write("job.toml", job + "partition = [\"day(ts)\", \"truncate[2](name)\"]\n");
     lake.ingest(&["job.toml"]).committed();
     let (rows, digests) = (lake.columns(TABLE), lake.digests(TABLE));
     assert_eq!(lake.ingest(&["job.toml", "--force"]).committed()["replaced_rows"], 6_000);

@@ -2,11 +2,12 @@
 
 use hexfloe_tests::{Exit, Lake, POINTS, json};
 
-const CSV: &str = "id,lat,lon,at\n1,48.2,16.4,2026-03-10\n2,-33.9,151.2,2026-03-11\n3,64.1,-21.9,2026-03-11\n";
+const CSV: &str = "id,lat,lon,seen\n1,48.2,16.4,2026-03-10\n2,-33.9,151.2,2026-03-11\n3,64.1,-21.9,2026-03-11\n";
 
 fn lake() -> Lake {
     let lake = Lake::with_points(CSV);
-    let select = "select = \"SELECT id * 10 AS ten, lat, lon, $run_date AS run_date FROM input WHERE at = $run_date\"";
+    let select =
+        "select = \"SELECT id * 10 AS ten, lat, lon, $run_date AS run_date FROM input WHERE seen = $run_date\"";
     lake.write("job.toml", POINTS.replace("paths =", &format!("{select}\npaths =")));
     lake
 }
