@@ -1,12 +1,12 @@
 """Makes the files that the tests and the benchmark read, the same bytes every time: seeded, and made once.
 
-    python tests/data.py FOLDER [NAME...]
+python tests/data.py FOLDER [NAME...]
 
-    points_1m.parquet    a million seeded observations around real places, over thirty days
-    points_10m.parquet   ten million of them
-    kinds.parquet        every column type, nested ones too, with nulls, negatives and instants before 1970
-    spread.parquet       values that sort partition transforms out: years apart, before 1970, long and short strings
-    places.geoparquet    points as WKB with GeoParquet metadata
+points_1m.parquet    a million seeded observations around real places, over thirty days
+points_10m.parquet   ten million of them
+kinds.parquet        every column type, nested ones too, with nulls, negatives and instants before 1970
+spread.parquet       values that sort partition transforms out: years apart, before 1970, long and short strings
+places.geoparquet    points as WKB with GeoParquet metadata
 """
 
 import csv
@@ -75,7 +75,9 @@ def kinds(path, rows=2_000, seed=3):
     wide = [10**37, -(10**37), 0, 1, -1] + [int(a) * int(b) for a, b in rng.integers(-(2**62), 2**62, (rows - 5, 2))]
     wide = [w % 10**37 if w >= 0 else -(-w % 10**37) for w in wide]
     money = [decimal.Decimal(int(v)).scaleb(-2) for v in rng.integers(-999_999_999, 999_999_999, rows)]
-    texts = ["", " ", "NULL", "ß∂🌍", "a" * 40] + [places[int(i)]["name"] for i in rng.integers(0, len(places), rows - 5)]
+    texts = ["", " ", "NULL", "ß∂🌍", "a" * 40] + [
+        places[int(i)]["name"] for i in rng.integers(0, len(places), rows - 5)
+    ]
     columns = {
         "id": pa.array(range(rows), pa.int64()),
         "lat": pa.array(lat[:rows]),
@@ -116,13 +118,27 @@ def kinds(path, rows=2_000, seed=3):
 def spread(path, rows=6_000, seed=4):
     """Partition values on both sides of every edge: 1970, midnight, the first of a month, short and long strings."""
     rng = np.random.default_rng(seed)
-    lat, lon, places = cities()
+    lat, lon, _ = cities()
     edges = [-1, 0, -86_400_000_000, -86_400_000_001, 86_399_999_999, -3_600_000_000, -3_600_000_001, 3_599_999_999]
-    edges += [int(np.datetime64(t, "us").astype("int64")) for t in ("1969-12-01", "1968-02-29T23:59:59.999999", "2000-03-01")]
+    edges += [
+        int(np.datetime64(t, "us").astype("int64")) for t in ("1969-12-01", "1968-02-29T23:59:59.999999", "2000-03-01")
+    ]
     # A few dozen instants, so that the finest transform still makes few files.
     instants = np.array(edges + rng.integers(-(2**47), 2**47, 13).tolist())
     ts = instants[rng.integers(0, len(instants), rows)]
-    names = ["", "é", "ab", "abcd", "abcde", "ÅÄÖåäö", "日本語の地名", "🌍🌎🌏🗺️", "Saint-Denis", "Saint-Étienne", "a b/c=d%e:f~g"]
+    names = [
+        "",
+        "é",
+        "ab",
+        "abcd",
+        "abcde",
+        "ÅÄÖåäö",
+        "日本語の地名",
+        "🌍🌎🌏🗺️",
+        "Saint-Denis",
+        "Saint-Étienne",
+        "a b/c=d%e:f~g",
+    ]
     ids = rng.integers(-(2**62), 2**62, 40)
     table = pa.table(
         {
@@ -133,7 +149,9 @@ def spread(path, rows=6_000, seed=4):
             "ts": pa.array(ts, pa.timestamp("us")),
             "ts_zoned": pa.array(ts, pa.timestamp("us", "UTC")),
             "day": pa.array((ts // 86_400_000_000).astype("int32")).cast(pa.date32()),
-            "name": pa.array([None if i % 11 == 0 else names[int(n)] for i, n in enumerate(rng.integers(0, len(names), rows))]),
+            "name": pa.array(
+                [None if i % 11 == 0 else names[int(n)] for i, n in enumerate(rng.integers(0, len(names), rows))]
+            ),
             "price": pa.array(
                 [decimal.Decimal(int(v)).scaleb(-2) for v in rng.integers(-50, 50, rows)], pa.decimal128(9, 2)
             ),

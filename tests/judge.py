@@ -1,8 +1,9 @@
 """What other engines say about a table that Hexfloe wrote.
 
 Reads one JSON object a line from standard input, `{"ask": NAME, ...}`, and answers each with one line: `{"answer": ...}` or
-`{"error": ...}`. It only ever reads: PyIceberg through the lake's SQLite catalog, DuckDB through the table's metadata file,
-PyArrow for single files. Every function below whose name does not begin with an underscore is a question.
+`{"error": ...}`. PyIceberg opens tables through the lake's SQLite catalog, DuckDB through their metadata file, PyArrow reads single
+files. Every function below whose name does not begin with an underscore is a question. Questions only read; what begins with
+`do_` does what somebody with another engine might do to a table.
 """
 
 import collections
@@ -11,6 +12,7 @@ import datetime as dt
 import decimal
 import glob
 import hashlib
+import inspect
 import json
 import math
 import os
@@ -26,6 +28,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.manifest import DataFileContent, ManifestEntryStatus
+from pyiceberg.types import StringType
 
 # ---------------------------------------------------------------- how tables are opened
 
@@ -82,7 +85,9 @@ def _duckdb():
         _duck = duckdb.connect()
         _duck.execute("SET TimeZone = 'UTC'")
         for extension in ("avro", "iceberg", "spatial"):
-            [file] = glob.glob(f"{sys.prefix}/lib/python*/site-packages/duckdb_extension_{extension}/extensions/*/*.duckdb_extension")
+            [file] = glob.glob(
+                f"{sys.prefix}/lib/python*/site-packages/duckdb_extension_{extension}/extensions/*/*.duckdb_extension"
+            )
             _duck.execute(f"LOAD '{file}'")
     return _duck
 
@@ -93,7 +98,9 @@ def _arrow(lake, table, engine, columns=None, where=None, snapshot=None):
     if opened is None:
         raise ValueError(f"there is no table {table} in {lake}")
     if engine == "pyiceberg":
-        scan = opened.scan(snapshot_id=snapshot, selected_fields=tuple(columns or ["*"]), **({"row_filter": where} if where else {}))
+        scan = opened.scan(
+            snapshot_id=snapshot, selected_fields=tuple(columns or ["*"]), **({"row_filter": where} if where else {})
+        )
         return scan.to_arrow()
     assert engine == "duckdb", engine
     wanted = ", ".join(f'"{c}"' for c in columns) if columns else "*"
@@ -160,9 +167,12 @@ def table(lake, table):
         "format_version": t.format_version,
         "uuid": str(t.metadata.table_uuid),
         "properties": dict(t.properties),
-        "fields": [{"id": f.field_id, "name": f.name, "type": str(f.field_type), "required": f.required} for f in schema.fields],
+        "fields": [
+            {"id": f.field_id, "name": f.name, "type": str(f.field_type), "required": f.required} for f in schema.fields
+        ],
         "spec": [
-            {"source": schema.find_column_name(f.source_id), "transform": str(f.transform), "name": f.name} for f in t.spec().fields
+            {"source": schema.find_column_name(f.source_id), "transform": str(f.transform), "name": f.name}
+            for f in t.spec().fields
         ],
         "current_snapshot_id": t.metadata.current_snapshot_id,
         "snapshots": [
@@ -232,7 +242,8 @@ def files(lake, table, snapshot=None):
 
         def bounds(encoded):
             return {
-                schema.find_column_name(i): _plain(from_bytes(schema.find_type(i), b)) for i, b in (encoded or {}).items()
+                schema.find_column_name(i): _plain(from_bytes(schema.find_type(i), b))
+                for i, b in (encoded or {}).items()
             }
 
         listed.append(
@@ -312,7 +323,9 @@ def unsound(lake, table):
             }
             for status, n in stated.items():
                 if n is not None and n != counted[status]:
-                    wrong.append(f"{manifest.manifest_path} states {n} {status.name} entries and holds {counted[status]}")
+                    wrong.append(
+                        f"{manifest.manifest_path} states {n} {status.name} entries and holds {counted[status]}"
+                    )
         for path, n in live.items():
             if n > 1:
                 wrong.append(f"{path} is live {n} times in snapshot {snapshot.snapshot_id}")
@@ -392,7 +405,9 @@ def wrong_partitions(lake, table):
                 compared += 1
                 expected = transform(value)
                 if expected != stated:
-                    wrong.append(f"{task.file.file_path}: {field.name} of {value!r} is recorded as {stated!r}, expected {expected!r}")
+                    wrong.append(
+                        f"{task.file.file_path}: {field.name} of {value!r} is recorded as {stated!r}, expected {expected!r}"
+                    )
     return wrong[:20] if compared else ["nothing to compare"]
 
 
@@ -442,14 +457,18 @@ def wrong_bounds(lake, table):
             nulls = (file.null_value_counts or {}).get(field.field_id)
             if nulls is not None and nulls != column.null_count:
                 wrong.append(f"{field.name}: {nulls} nulls stated, {column.null_count} found in {file.file_path}")
-            held = [v for v in _internal(column) if v is not None and v == v]
+            # Not a number is in no bound.
+            held = [v for v in _internal(column) if v is not None and not (isinstance(v, float) and math.isnan(v))]
             if not held:
                 continue
             if pa.types.is_time(column.type):
                 continue
             # Strings are ordered by their UTF-8 bytes.
             ordered = [v.encode() if isinstance(v, str) else v for v in held]
-            for side, encoded, extreme in (("lower", file.lower_bounds, min(ordered)), ("upper", file.upper_bounds, max(ordered))):
+            for side, encoded, extreme in (
+                ("lower", file.lower_bounds, min(ordered)),
+                ("upper", file.upper_bounds, max(ordered)),
+            ):
                 raw = (encoded or {}).get(field.field_id)
                 if raw is None:
                     continue
@@ -457,8 +476,47 @@ def wrong_bounds(lake, table):
                 bound = from_bytes(field.field_type, raw)
                 bound = bound.encode() if isinstance(bound, str) else bound
                 if (bound > extreme) if side == "lower" else (bound < extreme):
-                    wrong.append(f"{field.name}: {side} bound {bound!r} does not hold for {extreme!r} in {file.file_path}")
+                    wrong.append(
+                        f"{field.name}: {side} bound {bound!r} does not hold for {extreme!r} in {file.file_path}"
+                    )
     return wrong[:20] if compared else ["no bound is stated"]
+
+
+# ---------------------------------------------------------------- what others do to a table
+
+
+def do_compact(lake, table):
+    """Rewrites all rows, whatever their batch, into as few files as PyIceberg makes of them."""
+    t = _table(lake, table)
+    t.overwrite(t.scan().to_arrow())
+    return len(list(_table(lake, table).scan().plan_files()))
+
+
+def do_delete(lake, table, where):
+    """Deletes rows by rewriting the files they are in."""
+    _table(lake, table).delete(where)
+
+
+def do_set(lake, table, name, value):
+    """Sets a table property, or removes it."""
+    with _table(lake, table).transaction() as transaction:
+        transaction.remove_properties(name) if value is None else transaction.set_properties({name: value})
+
+
+def do_rollback(lake, table, snapshot):
+    """Makes an earlier snapshot the current one."""
+    _table(lake, table).manage_snapshots().rollback_to_snapshot(snapshot).commit()
+
+
+def do_expire(lake, table, snapshots):
+    """Forgets snapshots."""
+    _table(lake, table).maintenance.expire_snapshots().by_ids(snapshots).commit()
+
+
+def do_add_column(lake, table, name):
+    """Adds an optional column of text."""
+    with _table(lake, table).update_schema() as update:
+        update.add_column(name, StringType())
 
 
 # ---------------------------------------------------------------- questions about single files
@@ -524,7 +582,11 @@ def truncate(path, to, length):
 
 # ---------------------------------------------------------------- the conversation
 
-_QUESTIONS = {name: value for name, value in globals().items() if callable(value) and getattr(value, "__module__", "") == "__main__" and not name.startswith("_")}
+_QUESTIONS = {
+    name: value
+    for name, value in globals().items()
+    if inspect.isfunction(value) and value.__module__ == "__main__" and name[0] != "_"
+}
 
 
 def _answer(line):

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::run::{Run, Running};
+use crate::run::{Exit, Run, Running};
 use crate::state::State;
 use crate::{judge, place};
 
@@ -93,6 +93,22 @@ impl Lake {
     #[track_caller]
     pub fn start_ingest(&self, arguments: &[&str]) -> Running {
         self.start(&[&["ingest"], arguments, &["--json"]].concat())
+    }
+
+    /// Runs `hexfloe` in the folder, to its end, and tells the bytes of memory it held at its peak.
+    #[track_caller]
+    pub fn peak_memory(&self, arguments: &[&str]) -> u64 {
+        // What a process inherits counts as its own, so a small one has to start it.
+        const MEASURE: &str = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True); \
+            print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)";
+        let mut command = Command::new(place::python());
+        command.args(["-c", MEASURE]).arg(place::hexfloe()).args(arguments).current_dir(self.folder.path());
+        let run = Running::start(command).end().ends(Exit::Done);
+        let unit = if cfg!(target_os = "macos") { 1 } else { 1024 };
+        match run.stdout.trim().parse::<u64>() {
+            Ok(peak) => peak * unit,
+            Err(error) => panic!("{:?} is not a size: {error}", run.stdout),
+        }
     }
 
     #[track_caller]

@@ -9,6 +9,8 @@ mod crashes;
 mod derivations;
 mod geometry;
 mod ledger;
+mod memory;
+mod other_engines;
 mod partitions;
 mod quality;
 mod refusals;
