@@ -1,0 +1,173 @@
+//! A source: its settings checked, its files found.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use hexfloe_batch::FileFact;
+
+use crate::csv::CsvReader;
+use crate::declared::{self, Declared};
+use crate::error::Error;
+use crate::files::{self, InputFile};
+use crate::geo::{self, GeometryColumn, GeometryCrs};
+use crate::ndjson::NdjsonReader;
+use crate::parallel;
+use crate::row_groups::ParquetFiles;
+use crate::scan::{Scan, ScanOptions};
+use crate::settings::{Dialect, Format, SourceSettings};
+
+/// How many files are hashed at once: more threads than this wait for the disk.
+const HASHING_THREADS: usize = 4;
+
+/// An opened source. See the [crate's documentation](crate).
+#[derive(Clone, Debug)]
+pub struct Source {
+    settings: SourceSettings,
+    dialect: Dialect,
+    declared: Declared,
+    files: Arc<[InputFile]>,
+}
+
+impl Source {
+    /// Checks the settings and finds the files. Patterns and relative paths start from `base`, the folder of the job file.
+    /// Nothing is read yet.
+    ///
+    /// # Errors
+    ///
+    /// If a setting cannot be obeyed, or a path leads to no file, to a folder, or to something that cannot be read twice.
+    pub fn open(settings: SourceSettings, base: &Path) -> Result<Self, Error> {
+        if settings.name.trim().is_empty() {
+            return Err(Error::setting(
+                "source.name",
+                "is empty: the name is part of the batch id, so choose one that stays",
+            ));
+        }
+        if settings.select.is_some() && !cfg!(feature = "sql") {
+            let problem =
+                "this build has no SQL: build it with `cargo build --release --features sql`, or remove `select`";
+            return Err(Error::setting("source.select", problem));
+        }
+        let dialect = Dialect::new(&settings.csv)?;
+        let declared = Declared::by_job(&settings.schema)?;
+        let files = files::find(&settings.paths, base)?.into();
+        Ok(Self { settings, dialect, declared, files })
+    }
+
+    /// What the job says.
+    #[must_use]
+    pub fn settings(&self) -> &SourceSettings {
+        &self.settings
+    }
+
+    /// The files, in the order in which they are read: by the bytes of their paths.
+    #[must_use]
+    pub fn files(&self) -> &[InputFile] {
+        &self.files
+    }
+
+    /// The size of all files together.
+    #[must_use]
+    pub fn total_bytes(&self) -> u64 {
+        self.files.iter().map(InputFile::size).sum()
+    }
+
+    /// The path, size and content hash of each file, in the order of the files. The first call reads all bytes, further calls
+    /// none. `on_bytes` is told of progress, by how many bytes more, from several threads.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read, or is not the one that was found.
+    pub fn facts(&self, on_bytes: &(dyn Fn(u64) + Sync)) -> Result<Vec<FileFact>, Error> {
+        parallel::map(&self.files, HASHING_THREADS, |file| file.fact(on_bytes))
+    }
+
+    /// Checks that each file is still the one that was found: device, inode, size and time of modification. To be called after
+    /// the last row and before the commit: until then a file may have been written to under the reader.
+    ///
+    /// # Errors
+    ///
+    /// If one is not.
+    pub fn check_unchanged(&self) -> Result<(), Error> {
+        self.files.iter().try_for_each(InputFile::check_unchanged)
+    }
+
+    /// The primary geometry column of a GeoParquet source; `None` for other formats. Reads the footers.
+    ///
+    /// # Errors
+    ///
+    /// If a file has no `geo` metadata, if a field of it is malformed, or if the files disagree.
+    pub fn geometry(&self) -> Result<Option<GeometryColumn>, Error> {
+        match self.settings.format {
+            Format::Geoparquet => geo::geometry_of(&self.files),
+            Format::Csv | Format::Ndjson | Format::Parquet => Ok(None),
+        }
+    }
+
+    /// The coordinate reference system a GeoParquet source states for its primary geometry column; `None` if it states none,
+    /// which means OGC:CRS84, and for other formats.
+    ///
+    /// # Errors
+    ///
+    /// As [`geometry`](Self::geometry).
+    pub fn geometry_crs(&self) -> Result<Option<GeometryCrs>, Error> {
+        Ok(self.geometry()?.and_then(|geometry| geometry.crs))
+    }
+
+    /// Opens a scan: finds the schema, and refuses what can be refused before the first row. Text formats are read once for
+    /// that, unless every column is declared.
+    ///
+    /// # Errors
+    ///
+    /// If a file is not what its format says, if the files have no common schema, if a required or declared column is not
+    /// there, or if the SQL of `select` is refused.
+    pub fn scan(&self, options: &ScanOptions) -> Result<Scan, Error> {
+        match &self.settings.select {
+            None => {
+                let scan = self.scan_files(options)?;
+                check_required(
+                    &scan,
+                    &options.columns_required,
+                    self.files.first().map_or("the source", InputFile::path),
+                )?;
+                Ok(scan)
+            }
+            #[cfg(feature = "sql")]
+            Some(sql) => {
+                // What the table declares is about the result; the input has the types of the job and of the files.
+                let input = self.scan_files(&ScanOptions { declared: Vec::new(), ..options.clone() })?;
+                let scan = crate::select::scan(sql, input, options)?;
+                check_required(&scan, &options.columns_required, crate::select::RESULT)?;
+                Ok(scan)
+            }
+            #[cfg(not(feature = "sql"))]
+            Some(_) => Err(Error::setting("source.select", "this build has no SQL")), // refused by `open` already
+        }
+    }
+
+    fn scan_files(&self, options: &ScanOptions) -> Result<Scan, Error> {
+        let declared = self.declared.with_table(&options.declared);
+        let ScanOptions { batch_rows, threads, .. } = *options;
+        Ok(match self.settings.format {
+            Format::Csv => {
+                let reader = CsvReader::open(&self.files, &self.dialect, &declared, batch_rows, threads)?;
+                Scan::serial(Arc::clone(reader.schema()), reader.rows(), Box::new(reader))
+            }
+            Format::Ndjson => {
+                let reader = NdjsonReader::open(&self.files, &declared, batch_rows)?;
+                Scan::serial(Arc::clone(reader.schema()), Some(reader.rows()), Box::new(reader))
+            }
+            Format::Parquet | Format::Geoparquet => {
+                if self.settings.format == Format::Geoparquet {
+                    self.geometry()?;
+                }
+                let files = ParquetFiles::open(&self.files, &declared, batch_rows, threads)?;
+                Scan::row_groups(Arc::clone(files.schema()), files.rows(), files.row_groups())
+            }
+        })
+    }
+}
+
+fn check_required(scan: &Scan, columns: &[String], file: &str) -> Result<(), Error> {
+    let names = scan.schema().fields().iter().map(|field| field.name().as_str());
+    columns.iter().try_for_each(|column| declared::require(column, names.clone(), file))
+}
