@@ -96,4 +96,8 @@ fn a_table_that_is_not_there_is_named(#[case] arguments: &[&str]) {
     let before = lake.state();
     lake.hexfloe(arguments).refuses(Exit::Usage, &["ns.nowhere"]);
     assert_eq!(lake.state(), before);
+
+    let nothing = Lake::new();
+    nothing.hexfloe(arguments).ends(Exit::Usage);
+    assert!(!nothing.path("lake").exists(), "who only looks makes no lake");
 }

@@ -1,6 +1,8 @@
 //! A column of cells holds cells of one derivation.
 
-use hexfloe_tests::{Exit, Lake};
+use std::fs;
+
+use hexfloe_tests::{Exit, Lake, example, json};
 use rstest::rstest;
 
 const POINTS: &str = "id,lat,lon\n1,48.2,16.4\n";
@@ -35,4 +37,19 @@ fn another_derivation_in_another_column_is_no_conflict_of_a_new_table() {
     let lake = Lake::with_points(POINTS);
     lake.ingest(&["job.toml"]).committed();
     lake.ingest(&["job.toml", "--set", "h3.resolution=7", "--set", "table.name=\"ns.coarse\""]).committed();
+}
+
+#[rstest]
+fn cells_of_every_resolution_are_those_of_the_h3_library(
+    #[values(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)] resolution: u8,
+    #[values("long", "string")] kind: &str,
+) {
+    let places = fs::read_to_string(example("cities/cities.csv")).unwrap();
+    let (header, rows) = places.split_once('\n').unwrap();
+    let some: String = rows.lines().step_by(97).fold(header.to_owned(), |csv, row| csv + "\n" + row);
+    let lake = Lake::with_points(&some);
+    let settings = [format!("h3.resolution={resolution}"), format!("h3.type=\"{kind}\"")];
+    lake.ingest(&["job.toml", "--set", &settings[0], "--set", &settings[1]]).committed();
+    let cells = json!({ "table": "ns.points", "lat": "lat", "lon": "lon", "cells": { "h3_cell": resolution } });
+    lake.nothing_wrong("wrong_cells", cells);
 }

@@ -16,4 +16,5 @@ mod quality;
 mod refusals;
 mod reports;
 mod select;
+mod sources;
 mod types;

@@ -59,7 +59,7 @@ fn without_json_nothing_goes_to_standard_output_and_a_sentence_goes_to_the_perso
 fn a_dry_run_reports_the_batch_and_changes_nothing() {
     let lake = Lake::with_points(GOOD);
     let planned = lake.ingest(&["job.toml", "--dry-run"]).ends(Exit::Done).report();
-    assert!(lake.state().is_empty());
+    assert!(!lake.path("lake").exists(), "a dry run makes no lake");
 
     let committed = lake.ingest(&["job.toml"]).committed();
     assert_eq!(planned["batch_id"], committed["batch_id"]);
@@ -101,4 +101,13 @@ fn a_file_that_was_touched_is_the_same_batch_and_changed_content_is_another() {
     assert_eq!(lake.ingest(&["job.toml"]).skipped()["batch_id"], first["batch_id"]);
     lake.write("points.csv", GOOD.replace("48.2", "48.3"));
     assert_ne!(lake.ingest(&["job.toml"]).committed()["batch_id"], first["batch_id"]);
+}
+
+#[test]
+fn the_help_documents_every_exit_code() {
+    let help = Lake::new().hexfloe(&["ingest", "--help"]).ends(Exit::Done).stdout;
+    for code in 0..=7 {
+        let documented = help.lines().any(|line| line.trim_start().starts_with(&format!("{code} ")));
+        assert!(documented, "exit code {code} is not explained:\n{help}");
+    }
 }
