@@ -66,7 +66,7 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn table(action: &'static str, table: impl ToString, source: iceberg::Error) -> Self {
+    pub(crate) fn table(action: &'static str, table: &(impl ToString + ?Sized), source: iceberg::Error) -> Self {
         Self::Table { action, table: table.to_string(), source: Box::new(source) }
     }
 

@@ -148,7 +148,7 @@ impl OpenCatalog {
     }
 
     async fn ensure_namespace(&self, namespace: &NamespaceIdent) -> Result<(), Error> {
-        let failed = |error| Error::table("create the namespace of", format!("{namespace}.*"), error);
+        let failed = |error| Error::table("create the namespace of", &format!("{namespace}.*"), error);
         if self.catalog.namespace_exists(namespace).await.map_err(failed)? {
             return Ok(());
         }

@@ -1,1 +1,62 @@
-//! The exactly-once commit: overwrite and ledger in one snapshot.
+//! The exactly-once commit: an overwrite and the ledger in one Iceberg snapshot.
+//!
+//! The `iceberg` crate can append. It cannot say "replace the rows of this batch, and do it only if nobody else has
+//! done it meanwhile"; this crate can. It is built on that crate's public parts (manifest writers, snapshot builder,
+//! updates and requirements) and on the commit port of `hexfloe-catalog`.
+//!
+//! # Concepts
+//!
+//! * A **batch** has an id that is a function of its input. Every row carries it in the column `ingest_batch_id`.
+//! * The **overwrite** replaces the rows with that id by the rows of the batch. It is the guarantee: however often it
+//!   is done, the table holds the batch once.
+//! * The **[`Ledger`]** is a table property with the ids of completed batches. It is a shortcut: it saves the work of
+//!   an overwrite that would change nothing. It is bounded, and may be lost.
+//! * Both change in **one snapshot and one commit**, guarded by the table's uuid and the snapshot the decision was
+//!   made on. There is no moment at which a reader sees the batch missing, and none at which ledger and rows disagree.
+//! * An **attempt** is one try. Each is decided afresh from a newly loaded table; only the immutable data files are
+//!   kept from one to the next. It deletes the files it wrote itself, and only when it is certain that nothing refers
+//!   to them.
+//!
+//! # Outcomes
+//!
+//! [`Committer::commit`] answers [`BatchOutcome::Committed`] or [`BatchOutcome::Skipped`]. When the catalog's answer is
+//! lost it reloads the table and looks for its snapshot; only when that cannot be read either does it end with
+//! [`ErrorKind::Unknown`], leaving every file where it is.
+//!
+//! ```
+//! use hexfloe_commit::{Ledger, LedgerBounds};
+//!
+//! let mut ledger = Ledger::parse(r#"["0cc175b9c0f1b6a831c399e269772661"]"#).unwrap_or_default();
+//! ledger.push("92eb5ffee6ae2fec3ad71c777531578f".to_owned());
+//! assert_eq!(
+//!     ledger.to_json(LedgerBounds { max_ids: 1, max_bytes: 4_000 }),
+//!     r#"["92eb5ffee6ae2fec3ad71c777531578f"]"#
+//! );
+//! ```
+//!
+//! # What it does not do
+//!
+//! It writes no rows but those it must copy when a file holds rows of the batch among others; data files come from the
+//! caller, described with [`FileMetrics`]. Tables of format version 2 only; a file that cannot be rewritten safely
+//! (delete files present, older partition spec or schema) is refused with the reason. It removes no files but its own.
+
+mod base;
+mod committer;
+mod environment;
+mod error;
+mod history;
+mod ledger;
+mod metrics;
+pub mod names;
+mod parquet_file;
+mod plan;
+mod retry;
+mod rewrite;
+mod snapshot;
+
+pub use committer::{BatchCommit, BatchOutcome, Committer, Derivation, WrittenFor};
+pub use environment::{Environment, SharedEnvironment};
+pub use error::{Error, ErrorKind};
+pub use history::{BatchRecord, BatchSnapshot, history};
+pub use ledger::{Ledger, LedgerBounds};
+pub use metrics::{FileMetrics, MetricsMode};

@@ -1,0 +1,179 @@
+//! Errors of a commit. None of them leaves a half-committed table.
+
+use hexfloe_batch::DerivationMismatch;
+
+/// What the caller should do about an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The table is not made for this job: correct one of them.
+    Configuration,
+    /// The table's cells come from another derivation.
+    Derivation,
+    /// Others kept winning; nothing was committed, try again later.
+    Conflict,
+    /// It is not known whether the batch is in the table. Nothing was deleted; run the same job again.
+    Unknown,
+    /// Catalog or store do not answer; try again later.
+    Unavailable,
+    /// Something that should not be; look at it.
+    Unexpected,
+}
+
+/// An error of a commit.
+///
+/// Except for [`ErrorKind::Unknown`], nothing of the batch is in the table and its data files are removed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The table disappeared.
+    #[error("table {table} does not exist")]
+    NoTable {
+        /// The table.
+        table: String,
+    },
+    /// The table is another one, or has another schema or partition spec, than the files were written for.
+    #[error("table {table} changed while the batch was written ({what}); run again")]
+    Changed {
+        /// The table.
+        table: String,
+        /// What changed.
+        what: String,
+    },
+    /// The attempt took so long that cleanup could consider its files abandoned.
+    #[error("the attempt is {hours} hours old, and after {limit} hours its files may be cleaned up; run again")]
+    TooLate {
+        /// Its age.
+        hours: i64,
+        /// The limit.
+        limit: i64,
+    },
+    /// The table lacks what every batch needs.
+    #[error("table {table} {reason}")]
+    Unsuitable {
+        /// The table.
+        table: String,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// The cells in the table come from another derivation.
+    #[error("table {table}: column {column}: {mismatch}")]
+    Derivation {
+        /// The table.
+        table: String,
+        /// The derived column.
+        column: String,
+        /// What differs and how to proceed.
+        mismatch: Box<DerivationMismatch>,
+    },
+    /// The table's derivation record cannot be read.
+    #[error("table {table}: property {property} cannot be read: {reason}; correct or remove it")]
+    DerivationRecord {
+        /// The table.
+        table: String,
+        /// The property.
+        property: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A live file holds rows of the batch among others, and cannot be rewritten.
+    #[error("{file} holds rows of the batch among others and cannot be rewritten: {reason}")]
+    CannotRewrite {
+        /// The data file.
+        file: String,
+        /// Why not.
+        reason: String,
+    },
+    /// A data file is named twice, or is in the table already.
+    #[error("data file {file} is named twice or is in the table already")]
+    FileTwice {
+        /// The data file.
+        file: String,
+    },
+    /// Rivals won every time.
+    #[error(
+        "table {table} was changed by others in each of {attempts} attempts over {waited_ms} ms; \
+         nothing was committed, run again or raise commit.retry.num-retries (last: {reason})"
+    )]
+    Exhausted {
+        /// The table.
+        table: String,
+        /// Attempts made.
+        attempts: u32,
+        /// Time spent waiting between them.
+        waited_ms: u64,
+        /// What the last rival did.
+        reason: String,
+    },
+    /// A commit was sent and its fate could not be found out.
+    #[error(
+        "it is not known whether the batch was committed to table {table} ({reason}); \
+         no file was removed, and running the same job again settles it"
+    )]
+    Unknown {
+        /// The table.
+        table: String,
+        /// What happened.
+        reason: String,
+        /// The failure behind it.
+        source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    },
+    /// The catalog failed.
+    #[error(transparent)]
+    Catalog(#[from] hexfloe_catalog::Error),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] hexfloe_store::Error),
+    /// A manifest, or a table's metadata, could not be read or written.
+    #[error("failed to {action}")]
+    Iceberg {
+        /// What was being done.
+        action: &'static str,
+        /// Iceberg's error.
+        source: Box<iceberg::Error>,
+    },
+    /// A live data file could not be read or rewritten.
+    #[error("failed to {action} {file}")]
+    Parquet {
+        /// What was being done.
+        action: &'static str,
+        /// The data file.
+        file: String,
+        /// Parquet's error.
+        source: parquet::errors::ParquetError,
+    },
+}
+
+impl Error {
+    pub(crate) fn iceberg(action: &'static str) -> impl Fn(iceberg::Error) -> Self {
+        move |source| Self::Iceberg { action, source: Box::new(source) }
+    }
+
+    pub(crate) fn parquet<'a>(
+        action: &'static str,
+        file: &'a str,
+    ) -> impl Fn(parquet::errors::ParquetError) -> Self + 'a {
+        move |source| Self::Parquet { action, file: file.to_owned(), source }
+    }
+
+    /// What the caller should do.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NoTable { .. } | Self::Unsuitable { .. } | Self::DerivationRecord { .. } => ErrorKind::Configuration,
+            Self::Derivation { .. } => ErrorKind::Derivation,
+            Self::Changed { .. } | Self::TooLate { .. } | Self::Exhausted { .. } => ErrorKind::Conflict,
+            Self::Unknown { .. } => ErrorKind::Unknown,
+            Self::Catalog(error) => match error.kind() {
+                hexfloe_catalog::ErrorKind::Configuration => ErrorKind::Configuration,
+                hexfloe_catalog::ErrorKind::Unavailable => ErrorKind::Unavailable,
+                _ => ErrorKind::Unexpected,
+            },
+            Self::Store(_) => ErrorKind::Unavailable,
+            Self::Iceberg { source, .. } => match source.kind() {
+                iceberg::ErrorKind::Unexpected => ErrorKind::Unavailable,
+                _ => ErrorKind::Unexpected,
+            },
+            Self::CannotRewrite { .. } | Self::FileTwice { .. } | Self::Parquet { .. } => ErrorKind::Unexpected,
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The ledger: which batches are in the table, as a bounded list in a table property.
+//!
+//! It is a shortcut and nothing more. A batch it holds is skipped without reading a manifest; a batch it does not hold
+//! goes through the overwrite, which finds the batch's rows by their column. So it may be short, lost or old, but it
+//! must never name a batch whose rows are not in the table: it counts only while the snapshot that wrote it is the head
+//! of the branch or an ancestor of the head. After a rollback it is rebuilt from the summaries of the snapshots that
+//! are left.
+
+use std::collections::HashMap;
+
+use iceberg::spec::{SnapshotRef, TableMetadata};
+
+use crate::names;
+
+/// How large the ledger may get: some catalogs refuse long property values, all of them copy the value on each commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LedgerBounds {
+    /// At most so many ids.
+    pub max_ids: usize,
+    /// At most so many bytes of JSON.
+    pub max_bytes: usize,
+}
+
+impl Default for LedgerBounds {
+    /// 500 ids and 32 KiB.
+    fn default() -> Self {
+        Self { max_ids: 500, max_bytes: 32 << 10 }
+    }
+}
+
+/// The ids of completed batches, oldest first, each once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    ids: Vec<String>,
+}
+
+impl Ledger {
+    /// The ledger that holds for the current snapshot of the main branch.
+    pub fn of(metadata: &TableMetadata) -> Self {
+        let properties = metadata.properties();
+        let written_by = properties.get(names::LEDGER_SNAPSHOT_ID).map(|id| id.parse::<i64>());
+        let counts = match written_by {
+            // Written by somebody who keeps the list without saying which snapshot it belongs to.
+            None => true,
+            Some(Err(_)) => false,
+            Some(Ok(id)) => ancestry(metadata).any(|snapshot| snapshot.snapshot_id() == id),
+        };
+        if counts && let Some(ledger) = properties.get(names::COMPLETED_BATCHES).and_then(|json| Self::parse(json)) {
+            return ledger;
+        }
+        Self::from_summaries(metadata)
+    }
+
+    /// What the summaries of the retained ancestors say.
+    fn from_summaries(metadata: &TableMetadata) -> Self {
+        let ids: Vec<String> = ancestry(metadata)
+            .filter_map(|snapshot| snapshot.summary().additional_properties.get(names::SUMMARY_BATCH_ID).cloned())
+            .collect();
+        Self::from_ids(ids.into_iter().rev())
+    }
+
+    /// Reads the property; `None` when it is not a JSON array of strings.
+    pub fn parse(json: &str) -> Option<Self> {
+        serde_json::from_str::<Vec<String>>(json).ok().map(Self::from_ids)
+    }
+
+    fn from_ids(ids: impl IntoIterator<Item = String>) -> Self {
+        ids.into_iter().fold(Self::default(), |mut ledger, id| {
+            ledger.push(id);
+            ledger
+        })
+    }
+
+    /// Whether the batch is in the list.
+    pub fn contains(&self, id: &str) -> bool {
+        self.ids.iter().any(|known| known == id)
+    }
+
+    /// Adds a batch as the newest; a batch that is there already moves to the end.
+    pub fn push(&mut self, id: String) {
+        self.ids.retain(|known| *known != id);
+        self.ids.push(id);
+    }
+
+    /// The ids, oldest first.
+    pub fn ids(&self) -> &[String] {
+        &self.ids
+    }
+
+    /// The property's value: the newest ids that fit the bounds, and the newest one in any case.
+    pub fn to_json(&self, bounds: LedgerBounds) -> String {
+        let mut first = self.ids.len().saturating_sub(bounds.max_ids.max(1));
+        // Brackets, and for each id its own JSON and a comma.
+        let mut bytes = 1 + self.ids.iter().skip(first).map(|id| quoted(id).len() + 1).sum::<usize>();
+        while bytes > bounds.max_bytes && first + 1 < self.ids.len() {
+            bytes -= quoted(&self.ids[first]).len() + 1;
+            first += 1;
+        }
+        let ids: Vec<String> = self.ids.iter().skip(first).map(|id| quoted(id)).collect();
+        format!("[{}]", ids.join(","))
+    }
+}
+
+fn quoted(id: &str) -> String {
+    serde_json::Value::from(id).to_string()
+}
+
+/// The snapshots from the head of the main branch back to the oldest one that is retained.
+pub(crate) fn ancestry(metadata: &TableMetadata) -> impl Iterator<Item = &SnapshotRef> {
+    let by_id: HashMap<i64, &SnapshotRef> =
+        metadata.snapshots().map(|snapshot| (snapshot.snapshot_id(), snapshot)).collect();
+    let mut left = by_id.len();
+    std::iter::successors(metadata.current_snapshot(), move |snapshot| {
+        // Metadata is input like any other: a cycle must end.
+        left = left.checked_sub(1)?;
+        by_id.get(&snapshot.parent_snapshot_id()?).copied()
+    })
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ledger(ids: impl IntoIterator<Item = u32>) -> Ledger {
+        Ledger::from_ids(ids.into_iter().map(|id| format!("{id:032x}")))
+    }
+
+    #[test]
+    fn six_hundred_batches_leave_the_five_hundred_newest() {
+        let kept = Ledger::parse(&ledger(0..600).to_json(LedgerBounds::default())).unwrap();
+        assert_eq!(kept, ledger(100..600));
+    }
+
+    #[test]
+    fn a_byte_bound_drops_the_oldest_and_keeps_valid_json() {
+        let bounds = LedgerBounds { max_ids: 500, max_bytes: 3_900 };
+        let long = Ledger::from_ids((0..500).map(|id| format!("{id:064x}")));
+        let json = long.to_json(bounds);
+        assert!(json.len() <= 3_900, "{}", json.len());
+        let kept = Ledger::parse(&json).unwrap();
+        assert_eq!(kept.ids().len(), 58);
+        assert_eq!(kept.ids(), &long.ids()[442..]);
+    }
+
+    #[test]
+    fn the_newest_batch_is_kept_whatever_the_bounds() {
+        let json = ledger(0..3).to_json(LedgerBounds { max_ids: 0, max_bytes: 0 });
+        assert_eq!(Ledger::parse(&json).unwrap(), ledger(2..3));
+    }
+
+    #[test]
+    fn a_batch_is_listed_once_at_its_newest_place() {
+        let mut ledger = ledger([1, 2, 3]);
+        ledger.push(format!("{:032x}", 1));
+        assert_eq!(ledger, self::ledger([2, 3, 1]));
+    }
+
+    #[test]
+    fn what_is_not_a_list_of_strings_is_no_ledger() {
+        for json in ["", "{}", "null", "[1]", "[\"a\"", "\"a\""] {
+            assert_eq!(Ledger::parse(json), None, "{json}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_property_reads_back_and_obeys_its_bounds(
+            ids in proptest::collection::vec("\\PC{0,40}", 0..60),
+            max_ids in 1_usize..50,
+            max_bytes in 100_usize..2_000,
+        ) {
+            let ledger = Ledger::from_ids(ids);
+            let json = ledger.to_json(LedgerBounds { max_ids, max_bytes });
+            let kept = Ledger::parse(&json).unwrap();
+            prop_assert!(kept.ids().len() <= max_ids);
+            prop_assert!(json.len() <= max_bytes || kept.ids().len() == 1);
+            prop_assert!(ledger.ids().ends_with(kept.ids()));
+            prop_assert_eq!(kept.ids().last(), ledger.ids().last());
+        }
+    }
+}
