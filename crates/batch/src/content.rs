@@ -35,15 +35,14 @@ use arrow::array::{
     GenericBinaryArray, GenericListArray, GenericListViewArray, GenericStringArray, MapArray, OffsetSizeTrait,
     PrimitiveArray, RecordBatch, StringViewArray, StructArray,
 };
-use arrow::buffer::NullBuffer;
+use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{cast, take};
 use arrow::datatypes::{
-    ArrowNativeType, ArrowPrimitiveType, DataType, Date32Type, Date64Type, Decimal32Type, Decimal64Type,
-    Decimal128Type, Decimal256Type, DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType,
-    DurationSecondType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, Schema,
-    Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType, TimeUnit,
-    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type,
-    UInt16Type, UInt32Type, UInt64Type, i256,
+    ArrowPrimitiveType, DataType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type,
+    DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType, DurationSecondType, Float32Type,
+    Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, Schema, Time32MillisecondType, Time32SecondType,
+    Time64MicrosecondType, Time64NanosecondType, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type, i256,
 };
 use sha2::{Digest, Sha256};
 
@@ -442,17 +441,17 @@ impl Values for Ranges {
     }
 }
 
+fn by_offsets<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>) -> Box<dyn Fn(usize) -> (usize, usize)> {
+    let offsets = offsets.clone();
+    Box::new(move |row| (offsets[row].as_usize(), offsets[row + 1].as_usize()))
+}
+
 fn list<O: OffsetSizeTrait>(
     array: &GenericListArray<O>,
     of: impl Fn(&ArrayRef) -> Result<Column, Error>,
 ) -> Result<Box<dyn Values>, Error> {
     let parts = vec![of(array.values())?];
-    let offsets = array.offsets().clone();
-    let range = move |row: usize| match offsets.get(row..row + 2) {
-        Some([start, end]) => (start.as_usize(), end.as_usize()),
-        _ => (0, 0),
-    };
-    Ok(Box::new(Ranges { range: Box::new(range), counted: true, parts }))
+    Ok(Box::new(Ranges { range: by_offsets(array.offsets()), counted: true, parts }))
 }
 
 fn list_view<O: OffsetSizeTrait>(
@@ -480,12 +479,7 @@ fn fixed_size_list(
 
 fn map(array: &MapArray, of: impl Fn(&ArrayRef) -> Result<Column, Error>) -> Result<Box<dyn Values>, Error> {
     let parts = vec![of(array.keys())?, of(array.values())?];
-    let offsets = array.offsets().clone();
-    let range = move |row: usize| match offsets.get(row..row + 2) {
-        Some([start, end]) => (start.as_usize(), end.as_usize()),
-        _ => (0, 0),
-    };
-    Ok(Box::new(Ranges { range: Box::new(range), counted: true, parts }))
+    Ok(Box::new(Ranges { range: by_offsets(array.offsets()), counted: true, parts }))
 }
 
 struct Children(Vec<Column>);

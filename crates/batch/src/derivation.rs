@@ -152,7 +152,7 @@ impl fmt::Display for GeometryRule {
 /// assert_eq!(names, ["h3_cell", "h3_cell_r3"]);
 ///
 /// let columns = derivation.derive(&oslo)?;
-/// assert_eq!(columns[0].as_string::<i32>().value(0), "89099924c2fffff");
+/// assert_eq!(columns[0].as_string::<i32>().value(0), "8909993867bffff");
 /// assert_eq!(columns[1].as_string::<i32>().value(0), "830999fffffffff");
 /// # Ok::<(), hexfloe_batch::Error>(())
 /// ```

@@ -83,7 +83,6 @@ pub(crate) fn is_lower_hex(text: &str, digits: usize) -> bool {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use rstest::rstest;
 

@@ -65,6 +65,5 @@ fn parse(line: &str) -> Option<(LonLat, Option<Resolution>)> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #[path = "fingerprint_tests.rs"]
 mod tests;

@@ -37,7 +37,7 @@ pub fn wkb_points(points: &Points) -> Result<BinaryArray, Error> {
 
 /// Offsets of `rows` values of `length` bytes each.
 pub(crate) fn even_offsets(rows: usize, length: usize) -> Result<OffsetBuffer<i32>, Error> {
-    let most = usize::try_from(i32::MAX).unwrap_or(usize::MAX) / length;
+    let most = i32::MAX as usize / length;
     if rows > most {
         return Err(Error::TooManyRows { rows, most });
     }

@@ -32,7 +32,7 @@ const DIGITS: usize = 32;
 /// use hexfloe_batch::BatchId;
 ///
 /// let id = BatchId::offsets("vessels", "7", 1000, 2000)?;
-/// assert_eq!(id.as_str(), "ceb07cfb1bec2d99ab3db3dc95de08ca");
+/// assert_eq!(id.as_str(), "eb5307eab8fc4f5c56c88566d7d764e1");
 /// # Ok::<(), hexfloe_batch::Error>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -6,16 +6,14 @@ use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, FixedSizeListArray, Float64Array, NullBufferBuilder, RecordBatch,
     StructArray,
 };
-use arrow::buffer::{NullBuffer, ScalarBuffer};
+use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow::compute::{cast, filter};
 use arrow::datatypes::{DataType, Float64Type};
-use serde::{Deserialize, Serialize};
 
 use crate::{Error, Lat, Lon, LonLat, Reject, RejectReason, wkb};
 
 /// Which columns hold the points, in degrees on WGS 84.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase", deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PointColumns {
     /// Two columns of numbers.
     LatLon {
@@ -52,11 +50,16 @@ impl Points {
     }
 
     /// True for every row that has a point: the filter that takes the rejected rows out of the batch.
-    pub fn accepted(&self) -> BooleanArray {
-        match NullBuffer::union(self.lon.nulls(), self.lat.nulls()) {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UnevenPoints`] if there is not one longitude for each latitude.
+    pub fn accepted(&self) -> Result<BooleanArray, Error> {
+        let rows = self.rows()?;
+        Ok(match NullBuffer::union(self.lon.nulls(), self.lat.nulls()) {
             Some(nulls) => BooleanArray::new(nulls.into_inner(), None),
-            None => BooleanArray::from(vec![true; self.lon.len()]),
-        }
+            None => BooleanArray::new(BooleanBuffer::new_set(rows), None),
+        })
     }
 
     /// The rows for which `keep` is true.

@@ -118,7 +118,7 @@ pub struct Difference {
 }
 
 /// The cells of the table and those of the running program may not stand in one column.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[must_use]
 pub struct DerivationMismatch {
     /// Everything that differs; never empty.
