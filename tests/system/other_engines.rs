@@ -51,10 +51,25 @@ fn a_batch_that_was_compacted_with_another_is_replaced_exactly() {
 }
 
 #[test]
-fn a_batch_whose_ledger_was_lost_is_overwritten_not_appended() {
+fn a_batch_that_nothing_but_its_rows_tells_of_is_overwritten_not_appended() {
     let two = Two::new();
+    two.lake.ask("do_compact", json!({ "table": TABLE }));
+    two.lake.ask(
+        "do_expire",
+        json!({ "table": TABLE, "snapshots": [two.first["snapshot_id"], two.second["snapshot_id"]] }),
+    );
     two.lake.ask("do_set", json!({ "table": TABLE, "name": "ingest.completed_batches", "value": null }));
     assert_eq!(ingest(&two.lake, "first", &[]).committed()["replaced_rows"], 2);
+    two.are_exact();
+}
+
+#[test]
+fn a_ledger_that_others_removed_is_no_gap_and_no_duplicate() {
+    let two = Two::new();
+    two.lake.ask("do_set", json!({ "table": TABLE, "name": "ingest.completed_batches", "value": null }));
+    for batch in ["first", "second"] {
+        ingest(&two.lake, batch, &[]).ends(Exit::Done);
+    }
     two.are_exact();
 }
 

@@ -175,6 +175,14 @@ fn a_catalog_that_cannot_be_opened_is_unavailable() {
 }
 
 #[test]
+fn an_unknown_key_of_a_catalog_file_is_named() {
+    let lake = Lake::with_points(GOOD);
+    lake.write("catalog.toml", "nmae = \"lake\"\ntype = \"sql\"\nuri = \"sqlite:c.db\"\nwarehouse = \"file:w\"\n");
+    let run = lake.hexfloe(&["ingest", "job.toml", "--catalog", "catalog.toml"]);
+    run.refuses(Exit::Usage, &["catalog.toml", "nmae", "name"]);
+}
+
+#[test]
 fn a_column_that_the_table_does_not_have_is_named() {
     let lake = Lake::with_points(GOOD);
     lake.ingest(&["job.toml"]).committed();
