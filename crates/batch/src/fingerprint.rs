@@ -3,15 +3,16 @@
 //!
 //! Most points on the earth lie well inside a cell and any implementation agrees about them. The points that tell
 //! implementations apart lie on edges and vertices, where one rounding in a sine decides. So the set consists of such
-//! points, for every resolution, around cities on all sides of the equator and of Greenwich, around both poles, along the antimeridian
-//! and around pentagons; and of some plain places that catch gross errors, such as swapped axes.
+//! points, for every resolution, around cities on all sides of the equator and of Greenwich, around both poles, along
+//! the antimeridian and around pentagons; and of some plain places that catch gross errors, such as swapped axes.
 //!
 //! # The same program on another machine
 //!
 //! The points are literals, but their cells depend on the sine, cosine and arc tangent of the machine: h3o uses those
 //! of the C library. Another operating system, C library or processor (with or without fused multiply-add) may
-//! therefore give another fingerprint, and rightly: there are points whose cells differ between the two. They are few, and lie
-//! within a nanometre of an edge, but a column that holds both answers is a column in which one place has two cells.
+//! therefore give another fingerprint, and rightly: there are points whose cells differ between the two. They are few,
+//! and lie within nanometres of an edge, but a column that holds both answers is a column in which one place has two
+//! cells.
 //!
 //! # The set is frozen
 //!
