@@ -74,6 +74,16 @@ const OTHER_FINGERPRINT: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934
     "the cells of the table were derived otherwise: resolution: table has 9, running has 10; to proceed, \
      give the job the settings of the table, or write to another column or table, or derive the whole column again"
 )]
+#[case::version_and_target_are_no_suspects_while_the_fingerprint_agrees(
+    DerivationRecord {
+        resolution: 10.try_into().unwrap(),
+        version: "0.12.0".to_owned(),
+        target: "aarch64-apple-darwin".to_owned(),
+        ..stored()
+    },
+    "the cells of the table were derived otherwise: resolution: table has 9, running has 10; to proceed, \
+     give the job the settings of the table, or write to another column or table, or derive the whole column again"
+)]
 #[case::cell_type(
     DerivationRecord { cell_type: CellType::String, ..stored() },
     "the cells of the table were derived otherwise: cell type: table has long, running has string; to proceed, \
