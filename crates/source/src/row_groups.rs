@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
@@ -66,10 +67,11 @@ impl Footer {
             return Err(Error::unreadable(input.path(), "is empty (0 bytes), which is no Parquet file"));
         }
         let reader = Positioned { file: Arc::clone(file), size: input.size() };
-        match ArrowReaderMetadata::load(&reader, ArrowReaderOptions::new()) {
-            Ok(metadata) => Ok(Self { metadata }),
-            Err(error) => Err(unreadable(input, "is no Parquet file, or is cut off", error)),
-        }
+        guarded(input, || {
+            ArrowReaderMetadata::load(&reader, ArrowReaderOptions::new())
+                .map(|metadata| Self { metadata })
+                .map_err(|error| unreadable(input, "is no Parquet file, or is cut off", error))
+        })
     }
 
     fn row_groups(&self) -> &[RowGroupMetaData] {
@@ -88,8 +90,10 @@ impl Footer {
             fields.map(|field| field.as_ref().clone().with_data_type(types::normalised(field.data_type()))).collect();
         let schema = Schema::new_with_metadata(fields, self.metadata.schema().metadata().clone());
         let options = ArrowReaderOptions::new().with_schema(Arc::new(schema));
-        ArrowReaderMetadata::try_new(Arc::clone(self.metadata.metadata()), options)
-            .map_err(|error| unreadable(input, "has a column that cannot be read", error))
+        guarded(input, || {
+            ArrowReaderMetadata::try_new(Arc::clone(self.metadata.metadata()), options)
+                .map_err(|error| unreadable(input, "has a column that cannot be read", error))
+        })
     }
 }
 
@@ -347,6 +351,10 @@ impl RowGroup {
     }
 
     pub(crate) fn decode(self) -> Result<Decoded, Error> {
+        guarded(&self.open.input, || self.read())
+    }
+
+    fn read(&self) -> Result<Decoded, Error> {
         let input = &self.open.input;
         let wrong = |error: ParquetError| unreadable(input, "is damaged", error);
         let range = group_range(self.open.metadata.metadata().row_group(self.group), input.size());
@@ -391,6 +399,14 @@ fn group_range(group: &RowGroupMetaData, size: u64) -> Option<Range<u64>> {
         range = Some(range.map_or(start..end, |range| range.start.min(start)..range.end.max(end)));
     }
     Some(range.unwrap_or(0..0))
+}
+
+/// Runs the Parquet reader over bytes that may be anything. On some damaged files (a single flipped byte will do) it indexes out
+/// of bounds instead of returning an error; a bad file must not take the process with it.
+fn guarded<T>(input: &InputFile, read: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    // What was being built when it unwinds is dropped, and nothing else is changed.
+    catch_unwind(AssertUnwindSafe(read))
+        .unwrap_or_else(|_| Err(Error::unreadable(input.path(), "is damaged: the Parquet reader gave up on it")))
 }
 
 fn damaged(input: &InputFile) -> Error {

@@ -19,8 +19,8 @@ pub struct SourceSettings {
     pub name: String,
     /// The format of the files.
     pub format: Format,
-    /// Files to read, relative to the job file. `*`, `?`, `[...]` and `**` match several files; names that begin with a
-    /// dot are matched only where the pattern spells the dot. Files are read in the order of their paths, each once.
+    /// Files to read, relative to the job file. `*`, `?`, `[...]` and `**` match several files, but none whose name begins
+    /// with a dot. Files are read in the order of their paths, each once.
     pub paths: Vec<String>,
     /// Types of columns, by name: `boolean`, `int`, `long`, `float`, `double`, `decimal(p,s)`, `date`, `time`, `timestamp`,
     /// `timestamptz`, `string`, `binary` (written as hexadecimal digits in text). A column that is not named here has the type

@@ -142,6 +142,7 @@ impl Records {
         let line = self.machine.line() + self.skipped_lines;
         let start = block.used;
         let mut fields = 0;
+        let mut ending = false;
         loop {
             // Room for one field more than there should be: the machine stops there, and the record is refused.
             let room = block.columns.map_or(1, |columns| columns + 1 - fields);
@@ -151,13 +152,20 @@ impl Records {
             if block.data.len() == block.used {
                 block.data.resize((block.used * 2).max(CHUNK), 0);
             }
-            let (result, read, written, ended) = self.machine.read_record(
-                &self.buffer[self.position..self.filled],
-                &mut block.data[block.used..],
-                &mut block.ends[block.ends_used..],
-            );
-            self.position += read;
-            self.consumed += read as u64;
+            // A last line break ends a record that the file does not end, and is part of the value in a quoted field. (Asking a
+            // clone of the machine is no way: a cloned `csv_core::Reader` has lost its tables.)
+            let input = if ending { &b"\n"[..] } else { &self.buffer[self.position..self.filled] };
+            let (result, read, written, ended) =
+                self.machine.read_record(input, &mut block.data[block.used..], &mut block.ends[block.ends_used..]);
+            if ending && written > 0 {
+                let problem = "the file ends inside a quoted field of the record that begins here: it is cut off, or a quote is \
+                               never closed";
+                return Err(Error::record(&self.file, line, problem));
+            }
+            if !ending {
+                self.position += read;
+                self.consumed += read as u64;
+            }
             block.used += written;
             block.ends_used += ended;
             fields += ended;
@@ -177,14 +185,8 @@ impl Records {
             }
             match result {
                 ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull => {}
-                ReadRecordResult::InputEmpty => {
-                    if !self.fill()? && self.inside_quotes() {
-                        let problem = "the file ends inside a quoted field of the record that begins here: it is cut off, or \
-                                       a quote is never closed";
-                        return Err(Error::record(&self.file, line, problem));
-                    }
-                    // At the end of the file the buffer is empty now, which tells the machine to finish its record.
-                }
+                ReadRecordResult::InputEmpty if ending => return Ok(false), // a byte order mark and nothing else
+                ReadRecordResult::InputEmpty => ending = !self.fill()?,
                 ReadRecordResult::Record => break,
                 ReadRecordResult::End => return Ok(false),
             }
@@ -227,13 +229,6 @@ impl Records {
             }
         }
         Ok(self.filled > 0)
-    }
-
-    /// Whether the machine is inside a quoted field: only there is a line break part of a value.
-    fn inside_quotes(&self) -> bool {
-        let mut probe = self.machine.clone();
-        let (_, _, written, _) = probe.read_record(b"\n", &mut [0; 2], &mut [0; 2]);
-        written > 0
     }
 }
 
