@@ -32,7 +32,11 @@
 //! It decides nothing about batches, ledgers or retries: that is the `commit` crate's. The port never retries a request
 //! that may have been applied. Today there is the SQL catalog over SQLite, whose tables PyIceberg and Java's JDBC
 //! catalog share.
+//!
+//! Whoever writes another port runs the tests of the module `conformance` (cargo feature of that name) over it.
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod error;
 mod open;
 mod port;

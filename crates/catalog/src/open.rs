@@ -92,6 +92,11 @@ impl OpenCatalog {
         &self.name
     }
 
+    /// The `iceberg` crate's view of the catalog, for listing and dropping. Commits go through [`OpenCatalog::port`].
+    pub fn catalog(&self) -> &dyn Catalog {
+        self.catalog.as_ref()
+    }
+
     /// Where commits go.
     pub fn port(&self) -> &dyn CommitPort {
         self.port.as_ref()
@@ -125,40 +130,49 @@ impl OpenCatalog {
     ///
     /// # Errors
     ///
-    /// When there is no such table afterwards; nothing of ours is then left behind but what could not be removed.
+    /// When there is no such table afterwards. Nothing of ours is left behind but what could not be removed; that is an
+    /// unreferenced file like those of a crash, and no reason to fail.
     pub async fn create(&self, table: &TableIdent, definition: &TableDefinition, id: Uuid) -> Result<Created, Error> {
         self.ensure_namespace(table.namespace()).await?;
         let location = TableDefinition::location(&self.warehouse, table, id)?;
         let creation = definition.creation(table, location.clone());
         let answer = self.catalog.create_table(table.namespace(), creation).await;
-        let Some(loaded) = self.load(table).await? else {
-            let source = match answer {
-                Err(error) => error,
-                Ok(_) => iceberg::Error::new(iceberg::ErrorKind::Unexpected, "the catalog forgot the new table"),
-            };
-            return Err(Error::table("create", table, source));
-        };
-        let ours = loaded.metadata().location() == location;
+        let loaded = self.load(table).await?;
+        let ours = loaded.as_ref().is_some_and(|loaded| loaded.metadata().location() == location);
         if !ours {
             // The location is ours alone, and no catalog entry points into it.
-            let removed = self.store.file_io().delete_prefix(&location).await;
-            removed.map_err(|error| Error::table("remove the unused metadata of", table, error))?;
+            let _ = self.store.file_io().delete_prefix(&location).await;
         }
-        Ok(Created { table: loaded, ours })
+        match (loaded, answer) {
+            (Some(table), _) => Ok(Created { table, ours }),
+            (None, Err(error)) => Err(Error::table("create", table, error)),
+            (None, Ok(_)) => {
+                let gone = "the catalog does not have it after its creation; somebody dropped it, run again";
+                Err(Error::table("create", table, iceberg::Error::new(iceberg::ErrorKind::Unexpected, gone)))
+            }
+        }
     }
 
+    /// Makes the namespace and those above it, where they are missing.
     async fn ensure_namespace(&self, namespace: &NamespaceIdent) -> Result<(), Error> {
         let failed = |error| Error::table("create the namespace of", &format!("{namespace}.*"), error);
         if self.catalog.namespace_exists(namespace).await.map_err(failed)? {
             return Ok(());
         }
-        match self.catalog.create_namespace(namespace, HashMap::new()).await {
-            Ok(_) => Ok(()),
-            // Two processes may both have found it missing.
-            Err(error) => match self.catalog.namespace_exists(namespace).await {
-                Ok(true) => Ok(()),
-                _ => Err(failed(error)),
-            },
+        let levels = namespace.clone().inner();
+        for depth in 1..=levels.len() {
+            let level = NamespaceIdent::from_vec(levels[..depth].to_vec()).map_err(failed)?;
+            if self.catalog.namespace_exists(&level).await.map_err(failed)? {
+                continue;
+            }
+            if let Err(error) = self.catalog.create_namespace(&level, HashMap::new()).await {
+                // Two processes may both have found it missing.
+                let exists = self.catalog.namespace_exists(&level).await;
+                if !exists.is_ok_and(|exists| exists) {
+                    return Err(failed(error));
+                }
+            }
         }
+        Ok(())
     }
 }

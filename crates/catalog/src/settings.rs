@@ -1,6 +1,6 @@
 //! What people write in a catalog file.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use hexfloe_store::Location;
 use serde::{Deserialize, Serialize};
@@ -69,7 +69,7 @@ impl CatalogSettings {
         if path.is_empty() || path.starts_with("//") || path.contains('?') {
             return Err(Error::Settings(format!("uri {:?} names no database file; write `sqlite:FILE`", self.uri)));
         }
-        Ok(base.join(path))
+        absolute(base, path)
     }
 
     /// The warehouse, absolute and canonical.
@@ -80,14 +80,30 @@ impl CatalogSettings {
             None => Some(self.warehouse.as_str()),
         };
         match local {
-            Some(path) => Ok(Location::from_path(&base.join(path))?),
+            Some(path) => Ok(Location::from_path(&absolute(base, path)?)?),
             None => Ok(Location::parse(&self.warehouse)?),
         }
     }
 }
 
+/// `path` as seen from `base`, absolute and without `..`, which is taken off as written, whatever links there are:
+/// a location is a name, and must be the same in every run.
+fn absolute(base: &Path, path: &str) -> Result<PathBuf, Error> {
+    let joined = std::path::absolute(base.join(path))
+        .map_err(|error| Error::Settings(format!("path {path:?} cannot be made absolute: {error}")))?;
+    let mut plain = PathBuf::new();
+    for component in joined.components() {
+        match component {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            other => plain.push(other),
+        }
+    }
+    Ok(plain)
+}
+
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use rstest::rstest;
 
@@ -98,6 +114,8 @@ mod tests {
     #[case("sqlite:/lake/catalog.db", "/lake/catalog.db")]
     #[case("sqlite:///lake/catalog.db", "/base/lake/catalog.db")]
     #[case("sqlite:////lake/catalog.db", "/lake/catalog.db")]
+    #[case("sqlite:../lake/catalog.db", "/lake/catalog.db")]
+    #[case("sqlite:./lake/../catalog.db", "/base/catalog.db")]
     fn database_paths_read_as_sqlalchemy_reads_them(#[case] uri: &str, #[case] path: &str) {
         let settings = CatalogSettings { uri: uri.to_owned(), ..CatalogSettings::embedded() };
         assert_eq!(settings.database(Path::new("/base")).unwrap(), Path::new(path));
@@ -117,10 +135,23 @@ mod tests {
     #[case("file:lake/warehouse", "file:///base/lake/warehouse")]
     #[case("lake/warehouse/", "file:///base/lake/warehouse")]
     #[case("file:/lake", "file:///lake")]
+    #[case("../lake", "file:///lake")]
+    #[case("file:./lake", "file:///base/lake")]
     #[case("file:///lake/", "file:///lake")]
     fn warehouses_are_written_in_one_form(#[case] warehouse: &str, #[case] location: &str) {
         let settings = CatalogSettings { warehouse: warehouse.to_owned(), ..CatalogSettings::embedded() };
         assert_eq!(settings.warehouse(Path::new("/base")).unwrap().to_string(), location);
+    }
+
+    #[test]
+    fn a_relative_base_is_taken_from_the_current_folder() {
+        let here = std::env::current_dir().unwrap();
+        let settings = CatalogSettings::embedded();
+        assert_eq!(settings.database(Path::new("jobs")).unwrap(), here.join("jobs/lake/catalog.db"));
+        assert_eq!(
+            settings.warehouse(Path::new("")).unwrap(),
+            Location::from_path(&here.join("lake/warehouse")).unwrap()
+        );
     }
 
     #[test]

@@ -22,6 +22,9 @@ use crate::{Access, CommitOutcome, CommitPort, CommitRequest, Error};
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const BUSY_ATTEMPTS: u32 = 6;
 
+/// A connection is shared by whoever holds this port, and the wait for one is a wait for the lock too.
+const CONNECTIONS: u32 = 4;
+
 /// Rows of other kinds (views) share the table; rows from before the column existed have no kind.
 const IS_TABLE: &str = "(iceberg_type = 'TABLE' OR iceberg_type IS NULL)";
 
@@ -32,6 +35,7 @@ pub struct SqlitePort {
     database: PathBuf,
     pool: SqlitePool,
     store: Store,
+    busy_timeout: Duration,
 }
 
 /// What one try at the swap came to.
@@ -44,12 +48,23 @@ enum Swap {
 }
 
 impl SqlitePort {
-    /// Opens the database in WAL mode, so that readers never wait for a writer.
+    /// Opens the database: with [`Access::Create`] in WAL mode, so that readers never wait for a writer; with
+    /// [`Access::Existing`] in whatever mode it is.
     ///
     /// # Errors
     ///
     /// [`Error::NoCatalog`] or [`Error::Open`].
     pub async fn open(catalog: &str, database: &Path, access: Access, store: Store) -> Result<Self, Error> {
+        Self::open_waiting(catalog, database, access, store, BUSY_TIMEOUT).await
+    }
+
+    async fn open_waiting(
+        catalog: &str,
+        database: &Path,
+        access: Access,
+        store: Store,
+        busy_timeout: Duration,
+    ) -> Result<Self, Error> {
         let path = database.display().to_string();
         let failed = |source: Box<dyn std::error::Error + Send + Sync>| Error::Open { path: path.clone(), source };
         match (access, database.try_exists()) {
@@ -62,22 +77,29 @@ impl SqlitePort {
             }
             (_, Ok(true)) => {}
         }
-        let options = SqliteConnectOptions::new()
+        let mut options = SqliteConnectOptions::new()
             .filename(database)
             .create_if_missing(access == Access::Create)
-            .busy_timeout(BUSY_TIMEOUT)
-            .journal_mode(SqliteJournalMode::Wal);
+            .busy_timeout(busy_timeout);
+        if access == Access::Create {
+            options = options.journal_mode(SqliteJournalMode::Wal);
+        }
         let mut attempt = 0;
         let pool = loop {
             attempt += 1;
             // Turning WAL on needs the database alone for a moment, and does not wait for it by itself.
-            match SqlitePoolOptions::new().max_connections(4).connect_with(options.clone()).await {
+            match SqlitePoolOptions::new().max_connections(CONNECTIONS).connect_with(options.clone()).await {
                 Ok(pool) => break pool,
                 Err(error) if is_busy(&error) && attempt < 100 => pause().await,
                 Err(error) => return Err(failed(Box::new(error))),
             }
         };
-        Ok(Self { catalog: catalog.to_owned(), database: database.to_owned(), pool, store })
+        let tables = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'iceberg_tables'";
+        let tables: i64 = sqlx::query_scalar(tables).fetch_one(&pool).await.map_err(|error| failed(Box::new(error)))?;
+        if access == Access::Existing && tables == 0 {
+            return Err(Error::NoCatalog { path });
+        }
+        Ok(Self { catalog: catalog.to_owned(), database: database.to_owned(), pool, store, busy_timeout })
     }
 
     /// The database as a URL for other users of `sqlx`.
@@ -173,23 +195,22 @@ impl CommitPort for SqlitePort {
         let metadata = apply(request, from).map_err(failed)?;
         let next = next_location(from, &metadata);
         let to = next.to_string();
-        if let Err(source) = metadata.write_to(base.file_io(), &next).await {
+        // Everything that can fail happens before the swap: after it there is no way back.
+        let committed = Table::builder()
+            .file_io(base.file_io().clone())
+            .metadata_location(to.clone())
+            .metadata(metadata)
+            .identifier(table.clone())
+            .runtime(iceberg::Runtime::try_current().map_err(failed)?)
+            .build()
+            .map_err(failed)?;
+        if let Err(source) = committed.metadata().write_to(base.file_io(), &next).await {
             self.forget(&to).await;
             return Err(Error::table("write the metadata of", table, source));
         }
         for _ in 0..BUSY_ATTEMPTS {
             match self.swap_once(table, from, &to).await {
-                Swap::Done => {
-                    let committed = Table::builder()
-                        .file_io(base.file_io().clone())
-                        .metadata_location(to)
-                        .metadata(metadata)
-                        .identifier(table.clone())
-                        .runtime(iceberg::Runtime::try_current().map_err(failed)?)
-                        .build()
-                        .map_err(failed)?;
-                    return Ok(CommitOutcome::Committed(committed));
-                }
+                Swap::Done => return Ok(CommitOutcome::Committed(committed)),
                 Swap::Moved(reason) => {
                     self.forget(&to).await;
                     return Ok(CommitOutcome::Conflict { reason });
@@ -208,7 +229,7 @@ impl CommitPort for SqlitePort {
             }
         }
         self.forget(&to).await;
-        Err(Error::Busy { waited: BUSY_TIMEOUT * BUSY_ATTEMPTS })
+        Err(Error::Busy { waited: self.busy_timeout * BUSY_ATTEMPTS })
     }
 }
 
@@ -233,11 +254,47 @@ fn next_location(from: &str, metadata: &TableMetadata) -> MetadataLocation {
     }
 }
 
-/// `SQLITE_BUSY` and `SQLITE_LOCKED`, in any of their extended forms.
+/// `SQLITE_BUSY` and `SQLITE_LOCKED`, in any of their extended forms, and no free connection because all of them wait.
 fn is_busy(error: &sqlx::Error) -> bool {
     let code = match error {
         sqlx::Error::Database(error) => error.code().and_then(|code| code.parse::<i32>().ok()),
+        sqlx::Error::PoolTimedOut => return true,
         _ => None,
     };
     code.is_some_and(|code| matches!(code & 0xff, 5 | 6))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use iceberg::TableUpdate;
+
+    use super::*;
+    use crate::conformance::{definition, fresh_id};
+    use crate::{CatalogSettings, OpenCatalog};
+
+    #[tokio::test]
+    async fn a_database_that_stays_locked_is_an_error_and_nothing_is_left_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = CatalogSettings::embedded();
+        let catalog = OpenCatalog::open(&settings, folder.path(), Access::Create).await.unwrap();
+        let table = TableIdent::from_strs(["places", "cities"]).unwrap();
+        let base = catalog.create(&table, &definition(), fresh_id()).await.unwrap().table;
+        let database = folder.path().join("lake/catalog.db");
+        let patience = Duration::from_millis(20);
+        let port = SqlitePort::open_waiting("lake", &database, Access::Create, Store::local(), patience).await.unwrap();
+        let lock = port.pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
+        let metadata = folder.path().join(&base.metadata().location()["file:///".len() - 1..]).join("metadata");
+        let files = || std::fs::read_dir(&metadata).unwrap().count();
+        let before = files();
+        let updates = vec![TableUpdate::SetProperties { updates: HashMap::from([("a".to_owned(), "1".to_owned())]) }];
+        let request = CommitRequest { base, requirements: Vec::new(), updates };
+        let error = port.commit(&request).await.unwrap_err();
+        assert!(matches!(error, Error::Busy { .. }), "{error}");
+        assert_eq!(error.kind(), crate::ErrorKind::Unavailable);
+        assert_eq!(files(), before);
+        lock.rollback().await.unwrap();
+        assert!(matches!(port.commit(&request).await.unwrap(), CommitOutcome::Committed(_)));
+    }
 }

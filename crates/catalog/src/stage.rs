@@ -27,9 +27,10 @@ impl TableDefinition {
     /// The location of a new table: the warehouse, the namespace, and the name with a suffix that is never used twice,
     /// so that a table created after another was dropped does not inherit its files.
     pub(crate) fn location(warehouse: &Location, table: &TableIdent, id: Uuid) -> Result<String, Error> {
-        let suffix = id.simple().to_string();
+        // The whole id: the first digits of a time-ordered one are a clock that two processes share.
+        let suffix = id.simple();
         let namespace = table.namespace().clone().inner().join("/");
-        Ok(warehouse.join(&format!("{namespace}/{}-{}", table.name(), &suffix[..12]))?.to_string())
+        Ok(warehouse.join(&format!("{namespace}/{}-{suffix}", table.name()))?.to_string())
     }
 
     pub(crate) fn creation(&self, table: &TableIdent, location: String) -> TableCreation {

@@ -1,0 +1,298 @@
+//! The commit port's promises over SQLite, and what only SQLite can do to them.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use hexfloe_catalog::conformance::{self, Subject, definition, fresh_id};
+use hexfloe_catalog::{Access, CatalogSettings, CommitOutcome, CommitRequest, Error, ErrorKind, OpenCatalog};
+use iceberg::{TableIdent, TableUpdate};
+use rstest::rstest;
+use sqlx::SqlitePool;
+use sqlx::sqlite::SqliteConnectOptions;
+
+/// A lake in a folder of its own, opened anew for each who asks.
+struct Lake {
+    folder: tempfile::TempDir,
+}
+
+impl Lake {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The database, without Hexfloe.
+    async fn database(&self) -> SqlitePool {
+        let options = SqliteConnectOptions::new().filename(self.path().join("lake/catalog.db"));
+        SqlitePool::connect_with(options.busy_timeout(Duration::from_secs(10))).await.unwrap()
+    }
+}
+
+#[async_trait]
+impl Subject for Lake {
+    async fn open(&self) -> OpenCatalog {
+        OpenCatalog::open(&CatalogSettings::embedded(), self.path(), Access::Create).await.unwrap()
+    }
+}
+
+macro_rules! conforms {
+    ($($promise:ident)*) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+            async fn $promise() {
+                conformance::$promise(&Lake::new()).await;
+            }
+        )*
+    };
+}
+
+conforms! {
+    a_commit_applies_every_update_in_order
+    a_commit_applies_all_updates_or_none
+    a_stale_base_is_a_conflict_and_leaves_no_file
+    a_failed_requirement_is_a_conflict
+    a_table_dropped_meanwhile_is_a_conflict
+    another_table_of_the_same_name_is_a_conflict
+    of_two_commits_on_one_base_exactly_one_wins
+    what_is_acknowledged_is_there
+    of_many_creations_one_is_ours
+    a_table_created_again_has_a_fresh_location
+    creating_what_is_there_changes_nothing
+}
+
+fn places() -> TableIdent {
+    TableIdent::from_strs(["places", "cities"]).unwrap()
+}
+
+fn property(base: iceberg::table::Table) -> CommitRequest {
+    let updates = vec![TableUpdate::SetProperties { updates: HashMap::from([("a".to_owned(), "1".to_owned())]) }];
+    CommitRequest { base, requirements: Vec::new(), updates }
+}
+
+/// Every file below a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { folders.push(path) } else { found.push(path) }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[tokio::test]
+async fn a_locked_database_is_waited_for() {
+    let lake = Lake::new();
+    let catalog = lake.open().await;
+    let base = catalog.create(&places(), &definition(), fresh_id()).await.unwrap().table;
+    let database = lake.database().await;
+    let lock = database.begin_with("BEGIN IMMEDIATE").await.unwrap();
+    let request = property(base);
+    let commit = catalog.port().commit(&request);
+    tokio::pin!(commit);
+    let early = tokio::time::timeout(Duration::from_millis(300), &mut commit).await;
+    assert!(early.is_err(), "the commit did not wait: {early:?}");
+    // Readers never wait for a writer.
+    assert!(catalog.load(&places()).await.unwrap().is_some());
+    lock.rollback().await.unwrap();
+    assert!(matches!(commit.await.unwrap(), CommitOutcome::Committed(_)));
+}
+
+#[rstest]
+#[case::a_view("UPDATE iceberg_tables SET iceberg_type = 'VIEW'")]
+#[case::another_catalogs("UPDATE iceberg_tables SET catalog_name = 'another'")]
+#[case::no_pointer("UPDATE iceberg_tables SET metadata_location = NULL")]
+#[case::another_pointer("UPDATE iceberg_tables SET metadata_location = metadata_location || 'x'")]
+#[tokio::test]
+async fn a_row_that_is_not_the_base_is_a_conflict_and_stays_as_it_is(#[case] change: &str) {
+    let lake = Lake::new();
+    let catalog = lake.open().await;
+    let base = catalog.create(&places(), &definition(), fresh_id()).await.unwrap().table;
+    let database = lake.database().await;
+    sqlx::query(change).execute(&database).await.unwrap();
+    let rows = async || -> Vec<(String, Option<String>, Option<String>)> {
+        let select = "SELECT catalog_name, metadata_location, iceberg_type FROM iceberg_tables";
+        sqlx::query_as(select).fetch_all(&database).await.unwrap()
+    };
+    let before = (rows().await, files(&lake.path().join("lake/warehouse")));
+    let outcome = catalog.port().commit(&property(base)).await.unwrap();
+    assert!(matches!(outcome, CommitOutcome::Conflict { .. }), "{outcome:?}");
+    assert_eq!((rows().await, files(&lake.path().join("lake/warehouse"))), before);
+}
+
+#[tokio::test]
+async fn a_row_from_before_rows_had_kinds_is_a_table() {
+    let lake = Lake::new();
+    let catalog = lake.open().await;
+    let base = catalog.create(&places(), &definition(), fresh_id()).await.unwrap().table;
+    let database = lake.database().await;
+    sqlx::query("UPDATE iceberg_tables SET iceberg_type = NULL").execute(&database).await.unwrap();
+    let outcome = catalog.port().commit(&property(base)).await.unwrap();
+    assert!(matches!(outcome, CommitOutcome::Committed(_)), "{outcome:?}");
+    assert_eq!(catalog.load(&places()).await.unwrap().unwrap().metadata().properties()["a"], "1");
+}
+
+#[tokio::test]
+async fn the_pointer_before_is_recorded_as_other_catalogs_do() {
+    let lake = Lake::new();
+    let catalog = lake.open().await;
+    let base = catalog.create(&places(), &definition(), fresh_id()).await.unwrap().table;
+    let CommitOutcome::Committed(now) = catalog.port().commit(&property(base.clone())).await.unwrap() else {
+        unreachable!("nobody else commits")
+    };
+    let select = "SELECT metadata_location, previous_metadata_location FROM iceberg_tables";
+    let row: (String, String) = sqlx::query_as(select).fetch_one(&lake.database().await).await.unwrap();
+    assert_eq!(row, (now.metadata_location().unwrap().to_owned(), base.metadata_location().unwrap().to_owned()));
+    let log: Vec<&str> = now.metadata().metadata_log().iter().map(|entry| entry.metadata_file.as_str()).collect();
+    assert_eq!(log, [base.metadata_location().unwrap()]);
+}
+
+#[tokio::test]
+async fn opening_what_is_not_there_creates_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let opened = OpenCatalog::open(&CatalogSettings::embedded(), folder.path(), Access::Existing).await;
+    let error = opened.unwrap_err();
+    assert!(matches!(error, Error::NoCatalog { .. }), "{error}");
+    assert_eq!(error.kind(), ErrorKind::Configuration);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_database_that_is_no_catalog_is_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("lake")).unwrap();
+    let file = folder.path().join("lake/catalog.db");
+    let database = SqlitePool::connect_with(SqliteConnectOptions::new().filename(&file).create_if_missing(true));
+    let database = database.await.unwrap();
+    sqlx::query("CREATE TABLE other (n INTEGER)").execute(&database).await.unwrap();
+    database.close().await;
+    let before = std::fs::read(&file).unwrap();
+    let opened = OpenCatalog::open(&CatalogSettings::embedded(), folder.path(), Access::Existing).await;
+    assert!(matches!(opened.unwrap_err(), Error::NoCatalog { .. }));
+    assert_eq!(files(folder.path()), std::slice::from_ref(&file));
+    assert!(std::fs::read(&file).unwrap() == before, "the database was changed");
+}
+
+#[tokio::test]
+async fn reading_a_catalog_changes_no_byte_of_it() {
+    let lake = Lake::new();
+    let catalog = lake.open().await;
+    catalog.create(&places(), &definition(), fresh_id()).await.unwrap();
+    drop(catalog);
+    // As engines leave it that do not turn the write-ahead log on.
+    let database = lake.database().await;
+    sqlx::query("PRAGMA journal_mode = DELETE").execute(&database).await.unwrap();
+    database.close().await;
+    let file = lake.path().join("lake/catalog.db");
+    let before = std::fs::read(&file).unwrap();
+    let catalog = OpenCatalog::open(&CatalogSettings::embedded(), lake.path(), Access::Existing).await.unwrap();
+    assert!(catalog.load(&places()).await.unwrap().is_some());
+    assert!(std::fs::read(&file).unwrap() == before, "the database was changed");
+}
+
+#[rstest]
+#[case::a_text_file("this is not a database, but it is long enough to be looked at as one")]
+#[tokio::test]
+async fn a_file_that_is_no_database_is_an_error_that_names_it(#[case] text: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("lake")).unwrap();
+    std::fs::write(folder.path().join("lake/catalog.db"), text.repeat(20)).unwrap();
+    for access in [Access::Create, Access::Existing] {
+        let error = OpenCatalog::open(&CatalogSettings::embedded(), folder.path(), access).await.unwrap_err();
+        assert!(error.to_string().contains("lake/catalog.db"), "{error}");
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+    }
+}
+
+#[tokio::test]
+async fn a_folder_that_cannot_be_made_is_an_error_that_names_the_database() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("lake"), "a file where a folder should be").unwrap();
+    let opened = OpenCatalog::open(&CatalogSettings::embedded(), folder.path(), Access::Create).await;
+    assert!(opened.unwrap_err().to_string().contains("lake/catalog.db"));
+}
+
+#[rstest]
+#[case::a_space("a lake")]
+#[case::a_hash("a#lake")]
+#[case::a_percent("100%lake")]
+#[case::an_escape("a%20lake")]
+#[case::an_umlaut("Gewässer")]
+#[case::a_plus_and_an_equals_sign("a+b=c")]
+#[tokio::test]
+async fn a_database_may_have_any_name(#[case] name: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = CatalogSettings {
+        uri: format!("sqlite:{name}/catalog {name}.db"),
+        warehouse: format!("{name}/warehouse"),
+        ..CatalogSettings::embedded()
+    };
+    let catalog = OpenCatalog::open(&settings, folder.path(), Access::Create).await.unwrap();
+    let base = catalog.create(&places(), &definition(), fresh_id()).await.unwrap().table;
+    assert!(matches!(catalog.port().commit(&property(base)).await.unwrap(), CommitOutcome::Committed(_)));
+    assert!(folder.path().join(name).join(format!("catalog {name}.db")).is_file());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    let again = OpenCatalog::open(&settings, folder.path(), Access::Existing).await.unwrap();
+    assert_eq!(again.load(&places()).await.unwrap().unwrap().metadata().properties()["a"], "1");
+}
+
+#[tokio::test]
+async fn a_namespace_of_several_levels_is_a_namespace_at_each_of_them() {
+    let lake = Lake::new();
+    let catalog = lake.open().await;
+    let deep = TableIdent::from_strs(["europe", "alps", "west", "huts"]).unwrap();
+    let created = catalog.create(&deep, &definition(), fresh_id()).await.unwrap();
+    assert!(created.table.metadata().location().contains("/warehouse/europe/alps/west/huts-"));
+    let other = TableIdent::from_strs(["europe", "alps", "east", "huts"]).unwrap();
+    assert!(catalog.load(&other).await.unwrap().is_none());
+    assert!(catalog.create(&other, &definition(), fresh_id()).await.unwrap().ours);
+    for depth in 1..=3 {
+        let level = iceberg::NamespaceIdent::from_vec(deep.namespace().clone().inner()[..depth].to_vec()).unwrap();
+        assert!(catalog.catalog().namespace_exists(&level).await.unwrap(), "{level:?}");
+    }
+    assert!(catalog.load(&deep).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn two_catalogs_in_one_database_do_not_see_each_other() {
+    let lake = Lake::new();
+    let other = CatalogSettings { name: "other".to_owned(), ..CatalogSettings::embedded() };
+    let (one, other) = (lake.open().await, OpenCatalog::open(&other, lake.path(), Access::Create).await.unwrap());
+    let ours = one.create(&places(), &definition(), fresh_id()).await.unwrap();
+    assert!(other.load(&places()).await.unwrap().is_none());
+    let theirs = other.create(&places(), &definition(), fresh_id()).await.unwrap();
+    assert!(theirs.ours);
+    assert!(matches!(other.port().commit(&property(ours.table)).await.unwrap(), CommitOutcome::Conflict { .. }));
+}
+
+#[tokio::test]
+async fn a_commit_that_is_given_up_half_way_leaves_the_database_usable() {
+    let lake = Lake::new();
+    let catalog = lake.open().await;
+    let base = catalog.create(&places(), &definition(), fresh_id()).await.unwrap().table;
+    let database = lake.database().await;
+    let lock = database.begin_with("BEGIN IMMEDIATE").await.unwrap();
+    let request = property(base);
+    let given_up = tokio::time::timeout(Duration::from_millis(100), catalog.port().commit(&request)).await;
+    assert!(given_up.is_err());
+    lock.rollback().await.unwrap();
+    assert!(matches!(catalog.port().commit(&request).await.unwrap(), CommitOutcome::Committed(_)));
+}
+
+#[tokio::test]
+async fn a_name_is_needed() {
+    let nameless = CatalogSettings { name: " ".to_owned(), ..CatalogSettings::embedded() };
+    let folder = tempfile::tempdir().unwrap();
+    let opened = OpenCatalog::open(&nameless, folder.path(), Access::Create).await;
+    assert!(matches!(opened.unwrap_err(), Error::Settings(_)));
+}
