@@ -289,7 +289,6 @@ fn name(pattern: &str, path: &Path, base: &Path) -> Result<String, Error> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 mod tests {
     use super::*;
     use crate::ErrorKind;

@@ -197,7 +197,6 @@ fn string<'a>(object: &'a Map<String, Value>, key: &str, path: &str) -> Result<&
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 mod tests {
     use super::*;
     use rstest::rstest;

@@ -266,7 +266,6 @@ fn digits(bytes: &[u8]) -> Option<i32> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 mod tests {
     use super::*;
     use crate::types;
