@@ -1,1 +1,35 @@
-fn main() {}
+//! The `hexfloe` command: parses, calls, prints, and maps outcomes to exit codes. It has no logic of its own.
+
+mod arguments;
+mod display;
+mod environment;
+mod exit;
+mod ingest;
+mod inspect;
+mod open;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::arguments::{Arguments, Command, TableCommand};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return exit::failed(&exit::Failure::unexpected("start the runtime", error)),
+    };
+    let outcome = runtime.block_on(async {
+        match arguments.command {
+            Command::Ingest(arguments) => ingest::run(arguments).await,
+            Command::BatchId(arguments) => ingest::batch_id(&arguments),
+            Command::Batches(arguments) => inspect::batches(arguments).await,
+            Command::Table { command: TableCommand::Show(arguments) } => inspect::show(arguments).await,
+        }
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => exit::failed(&failure),
+    }
+}

@@ -1,1 +1,69 @@
 //! The ingest job: source, batch, data files, commit.
+//!
+//! A [`Job`] says where rows come from, where each of them is, what makes them a batch and which table they go to. [`Ingest::run`]
+//! lands that batch exactly once:
+//!
+//! 1. The batch id is found from facts of the input. If the table's ledger has it, that is all.
+//! 2. The pipeline reads, derives, routes, encodes and uploads, on as many threads as there are, into data files that
+//!    nothing refers to yet. Their bytes depend on the input and the job alone. A new table is made when the first of them is
+//!    begun.
+//! 3. If a row cannot be used, the job is refused and the files are removed; or the row is set aside, with its reason.
+//! 4. `hexfloe-commit` puts the files and the ledger into one snapshot.
+//!
+//! ```
+//! use hexfloe_ingest::Job;
+//!
+//! let job = Job::from_toml(
+//!     r#"
+//!     [source]
+//!     name = "geonames"
+//!     format = "csv"
+//!     paths = ["cities.csv"]
+//!
+//!     [geometry]
+//!     lat = "lat"
+//!     lon = "lon"
+//!
+//!     [h3]
+//!     resolution = 9
+//!
+//!     [batch]
+//!     granularity = "files"
+//!
+//!     [table]
+//!     name = "places.cities"
+//!     "#,
+//!     &["limits.threads=2".to_owned()],
+//! )?;
+//! assert_eq!(job.limits.threads, Some(2));
+//! # Ok::<(), hexfloe_ingest::Error>(())
+//! ```
+//!
+//! # What it does not do
+//!
+//! It holds no query engine: `source.select` and `table.sort` need the feature `sql`. It does not evolve the schema of a
+//! table: input with other columns is refused. It does not tell anybody about the commit.
+
+mod destination;
+mod encoding;
+mod error;
+mod files;
+mod job;
+mod partition;
+mod pipeline;
+mod progress;
+mod rejects;
+mod report;
+mod run;
+mod shape;
+mod types;
+
+pub use error::{Error, ErrorKind};
+pub use job::{
+    BatchSettings, ByteSize, CatalogReference, Encodings, GeometrySettings, GeometryStore, Granularity, H3Settings,
+    Job, LimitSettings, Mode, OnReject, QualitySettings, TableSettings,
+};
+pub use progress::{Phase, Progress};
+pub use rejects::RejectedRow;
+pub use report::{Report, Status};
+pub use run::{Ingest, RunOptions, check};

@@ -1,0 +1,28 @@
+//! Which catalog a command works on.
+
+use std::path::{Path, PathBuf};
+
+use hexfloe_catalog::{Access, CatalogSettings, OpenCatalog};
+
+use crate::exit::Failure;
+
+/// Opens the catalog of a file, or the embedded one below the current folder.
+pub(crate) async fn catalog(file: Option<&Path>, access: Access) -> Result<OpenCatalog, Failure> {
+    let (settings, base) = match file {
+        None => (CatalogSettings::embedded(), PathBuf::new()),
+        Some(file) => {
+            let text = std::fs::read_to_string(file)
+                .map_err(|error| Failure::configuration(format!("cannot read {}: {error}", file.display())))?;
+            let settings = CatalogSettings::from_toml(&text).map_err(|error| Failure::from(error).in_file(file))?;
+            (settings, folder_of(file))
+        }
+    };
+    let base = std::path::absolute(if base.as_os_str().is_empty() { Path::new(".") } else { &base })
+        .map_err(|error| Failure::unexpected("find the current folder", error))?;
+    Ok(OpenCatalog::open(&settings, &base, access).await?)
+}
+
+/// The folder of a file.
+pub(crate) fn folder_of(file: &Path) -> PathBuf {
+    file.parent().map(Path::to_owned).unwrap_or_default()
+}

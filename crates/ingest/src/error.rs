@@ -1,0 +1,162 @@
+//! Errors of an ingest, by what the caller should do.
+
+use crate::rejects::RejectedRow;
+
+/// What the caller should do about an [`Error`]. The binary maps each to an exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Something that should not be; look at it.
+    Unexpected,
+    /// Correct the job, the catalog file or the arguments.
+    Configuration,
+    /// Correct the input. Nothing of it is in the table.
+    Input,
+    /// The table's cells come from another derivation.
+    Derivation,
+    /// Others kept changing the table; run again.
+    Conflict,
+    /// It is not known whether the batch was committed; run again.
+    Unknown,
+    /// Catalog, store or disk do not answer; run again later.
+    Unavailable,
+}
+
+/// An error of an ingest. Unless its kind is [`ErrorKind::Unknown`] nothing was committed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The job file cannot be used.
+    #[error("job: {0}")]
+    Job(String),
+    /// The job and the source do not fit.
+    #[error("{0}")]
+    Mismatch(String),
+    /// Rows were rejected and the job refuses such input.
+    #[error("{count} rows cannot be used, and nothing was committed: {}{}", Listed(.first), hint(*.count, .first))]
+    Rejected {
+        /// How many.
+        count: u64,
+        /// The first of them, in input order.
+        first: Vec<RejectedRow>,
+    },
+    /// Another process created the table with other columns or partitions.
+    #[error("table {table} was created meanwhile with another schema or partition spec; run again")]
+    Raced {
+        /// The table.
+        table: String,
+    },
+    /// The source failed.
+    #[error(transparent)]
+    Source(#[from] hexfloe_source::Error),
+    /// Derivation or identity failed.
+    #[error(transparent)]
+    Batch(#[from] hexfloe_batch::Error),
+    /// The commit failed.
+    #[error(transparent)]
+    Commit(#[from] hexfloe_commit::Error),
+    /// The catalog failed.
+    #[error(transparent)]
+    Catalog(#[from] hexfloe_catalog::Error),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] hexfloe_store::Error),
+    /// A local file could not be written.
+    #[error("failed to {action} {path}")]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Columns could not be computed.
+    #[error("failed to {action}")]
+    Arrow {
+        /// What was being done.
+        action: &'static str,
+        /// Arrow's error.
+        source: arrow::error::ArrowError,
+    },
+    /// A data file could not be encoded.
+    #[error("failed to encode a data file")]
+    Parquet(#[from] parquet::errors::ParquetError),
+    /// A schema or a partition value could not be made.
+    #[error("failed to {action}")]
+    Iceberg {
+        /// What was being done.
+        action: &'static str,
+        /// Iceberg's error.
+        source: Box<iceberg::Error>,
+    },
+    /// A worker thread died.
+    #[error("a worker thread panicked; this is a bug, please report it with the input")]
+    Panicked,
+}
+
+impl Error {
+    pub(crate) fn arrow(action: &'static str) -> impl Fn(arrow::error::ArrowError) -> Self {
+        move |source| Self::Arrow { action, source }
+    }
+
+    pub(crate) fn iceberg(action: &'static str) -> impl Fn(iceberg::Error) -> Self {
+        move |source| Self::Iceberg { action, source: Box::new(source) }
+    }
+
+    pub(crate) fn io(action: &'static str, path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.display().to_string();
+        move |source| Self::Io { action, path, source }
+    }
+
+    /// What the caller should do.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Job(_) | Self::Mismatch(_) => ErrorKind::Configuration,
+            Self::Rejected { .. } => ErrorKind::Input,
+            Self::Raced { .. } => ErrorKind::Conflict,
+            Self::Source(error) => match error.kind() {
+                hexfloe_source::ErrorKind::Configuration => ErrorKind::Configuration,
+                hexfloe_source::ErrorKind::Input => ErrorKind::Input,
+                hexfloe_source::ErrorKind::Io => ErrorKind::Unavailable,
+                _ => ErrorKind::Unexpected,
+            },
+            Self::Commit(error) => match error.kind() {
+                hexfloe_commit::ErrorKind::Configuration => ErrorKind::Configuration,
+                hexfloe_commit::ErrorKind::Derivation => ErrorKind::Derivation,
+                hexfloe_commit::ErrorKind::Conflict => ErrorKind::Conflict,
+                hexfloe_commit::ErrorKind::Unknown => ErrorKind::Unknown,
+                hexfloe_commit::ErrorKind::Unavailable => ErrorKind::Unavailable,
+                _ => ErrorKind::Unexpected,
+            },
+            Self::Catalog(error) => match error.kind() {
+                hexfloe_catalog::ErrorKind::Configuration => ErrorKind::Configuration,
+                hexfloe_catalog::ErrorKind::Unavailable => ErrorKind::Unavailable,
+                _ => ErrorKind::Unexpected,
+            },
+            Self::Store(_) | Self::Io { .. } => ErrorKind::Unavailable,
+            Self::Batch(_) => ErrorKind::Configuration,
+            Self::Arrow { .. } | Self::Parquet(_) | Self::Iceberg { .. } | Self::Panicked => ErrorKind::Unexpected,
+        }
+    }
+}
+
+struct Listed<'a>(&'a [RejectedRow]);
+
+impl std::fmt::Display for Listed<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (index, row) in self.0.iter().enumerate() {
+            if index > 0 {
+                f.write_str("; ")?;
+            }
+            write!(f, "{row}")?;
+        }
+        Ok(())
+    }
+}
+
+fn hint(count: u64, first: &[RejectedRow]) -> String {
+    let more = count.saturating_sub(first.len() as u64);
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    format!("{more} (correct the input, or set quality.on_reject = \"quarantine\")")
+}

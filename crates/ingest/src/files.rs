@@ -1,0 +1,229 @@
+//! The data files of one attempt: row groups in, uploaded and described files out.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use hexfloe_batch::{BoundingBox, geo_metadata};
+use hexfloe_commit::FileMetrics;
+use hexfloe_store::{Store, Upload};
+use iceberg::spec::{DataContentType, DataFile, DataFileBuilder, DataFileFormat, Struct, TableMetadata};
+use parquet::arrow::arrow_writer::ArrowColumnChunk;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterPropertiesPtr;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::TypePtr;
+use tokio::runtime::Handle;
+
+use crate::Error;
+use crate::destination::Destination;
+
+/// Iceberg's default, when the table does not say.
+const TARGET_FILE_BYTES: usize = 512 << 20;
+
+/// An encoded row group of one partition.
+pub(crate) struct RowGroup {
+    pub(crate) partition: usize,
+    pub(crate) values: Struct,
+    pub(crate) chunks: Vec<ArrowColumnChunk>,
+    pub(crate) rows: u64,
+    /// NaNs by field id.
+    pub(crate) nans: BTreeMap<i32, u64>,
+    pub(crate) bounding_box: BoundingBox,
+}
+
+/// What all files of a job share.
+#[derive(Clone)]
+pub(crate) struct FileFormat {
+    pub(crate) schema: TypePtr,
+    pub(crate) properties: WriterPropertiesPtr,
+    /// The name of the geometry column.
+    pub(crate) geometry: Option<String>,
+}
+
+/// The files of one attempt. It is used by one thread at a time, and blocks it while it uploads.
+pub(crate) struct FileSet {
+    destination: Arc<Destination>,
+    store: Store,
+    runtime: Handle,
+    /// The beginning of every file's name, unique to the attempt.
+    prefix: String,
+    /// Bytes that open files may hold back until they make a part.
+    budget: usize,
+    open: HashMap<usize, OpenFile>,
+    done: Vec<DataFile>,
+    begun: Vec<String>,
+    clock: u64,
+}
+
+struct OpenFile {
+    writer: SerializedFileWriter<Vec<u8>>,
+    upload: Upload,
+    values: Struct,
+    rows: u64,
+    nans: BTreeMap<i32, u64>,
+    bounding_box: BoundingBox,
+    geometry: Option<String>,
+    last_used: u64,
+}
+
+impl FileSet {
+    pub(crate) fn new(
+        destination: Arc<Destination>,
+        store: Store,
+        runtime: Handle,
+        prefix: String,
+        budget: usize,
+    ) -> Self {
+        Self {
+            destination,
+            store,
+            runtime,
+            prefix,
+            budget,
+            open: HashMap::new(),
+            done: Vec::new(),
+            begun: Vec::new(),
+            clock: 0,
+        }
+    }
+
+    /// Appends a row group to its partition's file. Files are begun, filled and ended in an order that depends on the row
+    /// groups alone.
+    pub(crate) fn write(&mut self, group: RowGroup, format: &FileFormat) -> Result<(), Error> {
+        let partition = group.partition;
+        self.clock += 1;
+        if !self.open.contains_key(&partition) {
+            let file = self.begin(group.values.clone(), format)?;
+            self.open.insert(partition, file);
+        }
+        let runtime = self.runtime.clone();
+        let target = self.target_file_bytes();
+        if let Some(file) = self.open.get_mut(&partition) {
+            file.last_used = self.clock;
+            file.append(group)?;
+            let bytes = std::mem::take(file.writer.inner_mut());
+            runtime.block_on(file.upload.write(bytes.into()))?;
+            if file.writer.bytes_written() >= target {
+                self.end(partition)?;
+            }
+        }
+        while self.open.len() > 1 && self.open.values().map(|file| file.upload.buffered()).sum::<usize>() > self.budget
+        {
+            let oldest = self.open.iter().min_by_key(|(_, file)| file.last_used).map(|(partition, _)| *partition);
+            match oldest {
+                Some(oldest) => self.end(oldest)?,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn target_file_bytes(&self) -> usize {
+        let properties = self.destination.metadata().map(TableMetadata::properties);
+        let value = properties.and_then(|properties| properties.get("write.target-file-size-bytes")?.parse().ok());
+        value.unwrap_or(TARGET_FILE_BYTES)
+    }
+
+    fn begin(&mut self, values: Struct, format: &FileFormat) -> Result<OpenFile, Error> {
+        let table = self.runtime.block_on(self.destination.table())?;
+        let metadata = table.metadata();
+        let folder = match metadata.properties().get("write.data.path") {
+            Some(path) => path.trim_end_matches('/').to_owned(),
+            None => format!("{}/data", metadata.location().trim_end_matches('/')),
+        };
+        let location = format!("{folder}/{}-{:05}.parquet", self.prefix, self.begun.len());
+        self.begun.push(location.clone());
+        let upload = self.runtime.block_on(self.store.create(&location))?;
+        let writer = SerializedFileWriter::new(Vec::new(), Arc::clone(&format.schema), Arc::clone(&format.properties))?;
+        Ok(OpenFile {
+            writer,
+            upload,
+            values,
+            rows: 0,
+            nans: BTreeMap::new(),
+            bounding_box: BoundingBox::new(),
+            geometry: format.geometry.clone(),
+            last_used: 0,
+        })
+    }
+
+    fn end(&mut self, partition: usize) -> Result<(), Error> {
+        let Some(mut file) = self.open.remove(&partition) else { return Ok(()) };
+        if let Some(geometry) = &file.geometry {
+            let geo = geo_metadata(geometry, file.bounding_box.to_array());
+            file.writer.append_key_value_metadata(KeyValue::new("geo".to_owned(), geo));
+        }
+        let footer = file.writer.finish()?;
+        let rest = std::mem::take(file.writer.inner_mut());
+        let location = file.upload.location().to_owned();
+        let mut upload = file.upload;
+        let size = self.runtime.block_on(async {
+            upload.write(rest.into()).await?;
+            upload.finish().await
+        })?;
+        let metadata = self.runtime.block_on(self.destination.table())?.metadata();
+        let failed = Error::iceberg("describe a data file");
+        let metrics = FileMetrics::from_footer(&footer, metadata).map_err(&failed)?;
+        let described = DataFileBuilder::default()
+            .content(DataContentType::Data)
+            .file_path(location)
+            .file_format(DataFileFormat::Parquet)
+            .partition(file.values)
+            .partition_spec_id(metadata.default_partition_spec_id())
+            .record_count(file.rows)
+            .file_size_in_bytes(size)
+            .column_sizes(metrics.column_sizes)
+            .value_counts(metrics.value_counts)
+            .null_value_counts(metrics.null_value_counts)
+            .nan_value_counts(file.nans.into_iter().collect())
+            .lower_bounds(metrics.lower_bounds)
+            .upper_bounds(metrics.upper_bounds)
+            .split_offsets(Some(metrics.split_offsets))
+            .sort_order_id(0)
+            .build();
+        let described = described
+            .map_err(|error| failed(iceberg::Error::new(iceberg::ErrorKind::Unexpected, error.to_string())))?;
+        self.done.push(described);
+        Ok(())
+    }
+
+    /// Ends all files.
+    pub(crate) fn finish(&mut self) -> Result<Vec<DataFile>, Error> {
+        let mut partitions: Vec<usize> = self.open.keys().copied().collect();
+        partitions.sort_unstable();
+        for partition in partitions {
+            self.end(partition)?;
+        }
+        Ok(std::mem::take(&mut self.done))
+    }
+
+    /// Removes everything this attempt has written. Nothing refers to it yet.
+    pub(crate) fn discard(self) {
+        let Self { open, begun, store, runtime, .. } = self;
+        runtime.block_on(async {
+            for file in open.into_values() {
+                // What cannot be removed is left to cleanup.
+                let _ = file.upload.abort().await;
+            }
+            for location in &begun {
+                let _ = store.delete(location).await;
+            }
+        });
+    }
+}
+
+impl OpenFile {
+    fn append(&mut self, group: RowGroup) -> Result<(), Error> {
+        let mut writer = self.writer.next_row_group()?;
+        for chunk in group.chunks {
+            chunk.append_to_row_group(&mut writer)?;
+        }
+        writer.close()?;
+        self.rows += group.rows;
+        for (field, nans) in group.nans {
+            *self.nans.entry(field).or_default() += nans;
+        }
+        self.bounding_box.merge(&group.bounding_box);
+        Ok(())
+    }
+}

@@ -1,0 +1,407 @@
+//! The job file: what to ingest, where to, and how. Plain values with documented defaults.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use hexfloe_batch::{CellType, Resolution};
+use hexfloe_source::SourceSettings;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+/// A job: one source, one table.
+///
+/// Paths are relative to the folder of the job file. Unknown keys are errors.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Job {
+    /// Where the rows come from.
+    pub source: SourceSettings,
+    /// Where each row is. Needed for cells and for a geometry column.
+    pub geometry: Option<GeometrySettings>,
+    /// The H3 cell column.
+    pub h3: Option<H3Settings>,
+    /// What makes one batch.
+    pub batch: BatchSettings,
+    /// What to do with rows that cannot be used.
+    #[serde(default)]
+    pub quality: QualitySettings,
+    /// Where the rows go.
+    pub table: TableSettings,
+    /// The catalog; without it, the embedded one below `lake/` in the current folder.
+    pub catalog: Option<CatalogReference>,
+    /// Memory and threads. They never change the rows that are written.
+    #[serde(default)]
+    pub limits: LimitSettings,
+}
+
+/// Where each row is: two number columns, or one geometry column.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct GeometrySettings {
+    /// The column of latitudes in degrees. Goes with `lon`.
+    pub lat: Option<String>,
+    /// The column of longitudes in degrees. Goes with `lat`.
+    pub lon: Option<String>,
+    /// The column of point geometries, instead of `lat` and `lon`. GeoParquet's primary column when neither is given.
+    pub column: Option<String>,
+    /// The coordinate reference system, where the input does not say: `OGC:CRS84` or `EPSG:4326`, in longitude and latitude.
+    pub crs: Option<String>,
+    /// Keep the points as a geometry column.
+    pub store: Option<GeometryStore>,
+    /// The name of that column.
+    pub store_column: Option<String>,
+}
+
+/// How a geometry column is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum GeometryStore {
+    /// Well-known binary in a binary column, with GeoParquet metadata in each file.
+    Wkb,
+}
+
+/// The H3 cell column.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct H3Settings {
+    /// The resolution of the cells, 0 (coarsest) to 15.
+    #[schemars(with = "u8", range(max = 15))]
+    pub resolution: Resolution,
+    /// The name of the column.
+    #[serde(default = "default_cell_column")]
+    pub column: String,
+    /// `long` (the cell's number) or `string` (its 15 hexadecimal digits).
+    #[serde(rename = "type", default = "default_cell_type")]
+    #[schemars(with = "CellTypeName")]
+    pub cell_type: CellType,
+    /// Coarser resolutions to add as columns, named `<column>_r<resolution>`; they make good partitions.
+    #[serde(default)]
+    #[schemars(with = "Vec<u8>")]
+    pub parents: Vec<Resolution>,
+}
+
+/// Only for the schema of [`H3Settings::cell_type`].
+#[derive(JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[expect(dead_code, reason = "describes a type of another crate to the JSON schema")]
+enum CellTypeName {
+    Long,
+    String,
+}
+
+fn default_cell_column() -> String {
+    "h3_cell".to_owned()
+}
+
+fn default_cell_type() -> CellType {
+    CellType::Long
+}
+
+/// What makes one batch, and so its id.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BatchSettings {
+    /// The kind of facts the batch id is made of.
+    pub granularity: Granularity,
+    /// With `offsets`: the partition of the stream.
+    pub partition: Option<String>,
+    /// With `offsets`: the first offset, and the one after the last.
+    pub offsets: Option<[u64; 2]>,
+}
+
+/// The facts a batch id is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Granularity {
+    /// All files together: their relative paths, sizes and contents. A touched file is the same batch.
+    Files,
+    /// A range of a stream: `partition` and `offsets`. The content is not looked at.
+    Offsets,
+    /// The rows themselves, in order, whatever files they come in.
+    Content,
+}
+
+/// What to do with rows that cannot be used: no position, a position outside the world, an unreadable value.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct QualitySettings {
+    /// `refuse`: one such row and nothing is committed. `quarantine`: they are set aside with a reason and counted.
+    pub on_reject: OnReject,
+    /// With `quarantine`: the folder of the rejected rows, one file per batch: `<folder>/<table>/<batch id>.ndjson`. Relative
+    /// to the current folder.
+    pub reject_folder: String,
+}
+
+impl Default for QualitySettings {
+    fn default() -> Self {
+        Self { on_reject: OnReject::Refuse, reject_folder: "rejects".to_owned() }
+    }
+}
+
+/// What to do with a rejected row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OnReject {
+    /// Commit nothing.
+    Refuse,
+    /// Set it aside.
+    Quarantine,
+}
+
+/// Where the rows go.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TableSettings {
+    /// The table: `namespace.name`. It is created when it does not exist.
+    pub name: String,
+    /// What a batch replaces.
+    #[serde(default)]
+    pub mode: Mode,
+    /// Partition fields of a new table: `column`, `year(ts)`, `month(ts)`, `day(ts)`, `hour(ts)`, `bucket[16](id)`,
+    /// `truncate[4](name)`.
+    #[serde(default)]
+    pub partition: Vec<String>,
+    /// Columns of the input to sort by. Needs a build with the feature `sql`. Without it rows keep the order of the input.
+    #[serde(default)]
+    pub sort: Vec<String>,
+    /// `portable`: encodings that every Iceberg reader has. `compact`: smaller files for readers that know Parquet's
+    /// delta and byte-stream-split encodings (Iceberg's vectorised Spark reader does from 1.11).
+    #[serde(default)]
+    pub encodings: Encodings,
+    /// Properties of a new table, in addition to those Hexfloe sets.
+    #[serde(default)]
+    pub properties: BTreeMap<String, String>,
+}
+
+/// What a batch replaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// The rows of the same batch.
+    #[default]
+    Batch,
+}
+
+/// Which Parquet encodings are used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Encodings {
+    /// Plain and dictionary.
+    #[default]
+    Portable,
+    /// Delta and byte-stream-split too.
+    Compact,
+}
+
+/// Where the catalog is described.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CatalogReference {
+    /// A catalog file.
+    pub path: String,
+}
+
+/// Memory and threads.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LimitSettings {
+    /// Bytes that rows on their way may take, such as `256MiB`; the process itself takes some 50 MiB more.
+    #[schemars(with = "Option<String>")]
+    pub memory: ByteSize,
+    /// Threads that decode, derive and encode; all processors when not given.
+    pub threads: Option<usize>,
+}
+
+/// A number of bytes, written with a unit: `64MiB`, `1GiB`, `500MB`, or plainly `1048576`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ByteSize(pub u64);
+
+impl Default for ByteSize {
+    /// 128 MiB.
+    fn default() -> Self {
+        Self(128 << 20)
+    }
+}
+
+impl FromStr for ByteSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let (number, unit) = text.split_at(digits);
+        let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+            "" | "b" => 1,
+            "kb" => 1_000,
+            "mb" => 1_000_000,
+            "gb" => 1_000_000_000,
+            "kib" => 1 << 10,
+            "mib" => 1 << 20,
+            "gib" => 1 << 30,
+            _ => return Err(format!("{text:?} is not a size; write 256MiB, 1GiB or 500MB")),
+        };
+        let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+        bytes.map(Self).ok_or_else(|| format!("{text:?} is not a size; write 256MiB, 1GiB or 500MB"))
+    }
+}
+
+impl TryFrom<String> for ByteSize {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<ByteSize> for String {
+    fn from(size: ByteSize) -> Self {
+        size.to_string()
+    }
+}
+
+impl fmt::Display for ByteSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            bytes if bytes >= 1 << 20 && bytes.is_multiple_of(1 << 20) => write!(f, "{}MiB", bytes >> 20),
+            bytes => write!(f, "{bytes}"),
+        }
+    }
+}
+
+impl Job {
+    /// Reads a job file, with `overrides` of single keys: `limits.threads=1`, `table.name=places.test`. A value that is not
+    /// TOML is taken as text.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Job`], on one line, with the line of the file and the nearest known key for an unknown one.
+    pub fn from_toml(text: &str, overrides: &[String]) -> Result<Self, Error> {
+        // The text is read first without overrides' help, so that an error in it has its line.
+        if overrides.is_empty() {
+            return toml::from_str(text).map_err(|error| job_error(text, &error));
+        }
+        let mut value: toml::Table = toml::from_str(text).map_err(|error| job_error(text, &error))?;
+        for assignment in overrides {
+            set(&mut value, assignment)?;
+        }
+        let merged = toml::to_string(&value).map_err(|error| Error::Job(error.to_string()))?;
+        toml::from_str(&merged).map_err(|error| Error::Job(explained(error.message())))
+    }
+}
+
+fn set(table: &mut toml::Table, assignment: &str) -> Result<(), Error> {
+    let refuse = |reason: &str| Error::Job(format!("--set {assignment}: {reason}"));
+    let (key, text) = assignment.split_once('=').ok_or_else(|| refuse("write key=value"))?;
+    let parsed: Result<toml::Table, _> = toml::from_str(&format!("value = {text}"));
+    let value = parsed.ok().and_then(|mut parsed| parsed.remove("value"));
+    let value = value.unwrap_or_else(|| toml::Value::String(text.to_owned()));
+    let mut path: Vec<&str> = key.trim().split('.').collect();
+    let last = path.pop().filter(|last| !last.is_empty()).ok_or_else(|| refuse("the key is empty"))?;
+    let mut place = table;
+    for part in path {
+        let inner = place.entry(part).or_insert_with(|| toml::Value::Table(toml::Table::new()));
+        place = inner.as_table_mut().ok_or_else(|| refuse(&format!("{part} is not a section")))?;
+    }
+    place.insert(last.to_owned(), value);
+    Ok(())
+}
+
+fn job_error(text: &str, error: &toml::de::Error) -> Error {
+    let line = error.span().map(|span| text[..span.start.min(text.len())].lines().count().max(1));
+    let message = explained(error.message());
+    Error::Job(match line {
+        Some(line) => format!("line {line}: {message}"),
+        None => message,
+    })
+}
+
+/// The message on one line, with the known key nearest to an unknown one.
+fn explained(message: &str) -> String {
+    let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    let Some(rest) = message.strip_prefix("unknown field `").or_else(|| message.strip_prefix("unknown variant `"))
+    else {
+        return message;
+    };
+    let mut names = rest.split('`').step_by(2);
+    let Some(unknown) = names.next() else { return message };
+    let nearest = names
+        .filter(|name| !name.is_empty())
+        .map(|name| (strsim::jaro_winkler(unknown, name), name))
+        .max_by(|one, other| one.0.total_cmp(&other.0));
+    match nearest {
+        Some((likeness, name)) if likeness > 0.7 => format!("{message}; did you mean `{name}`?"),
+        _ => message,
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    const JOB: &str = r#"
+[source]
+name = "geonames"
+format = "csv"
+paths = ["cities.csv"]
+
+[batch]
+granularity = "files"
+
+[table]
+name = "places.cities"
+"#;
+
+    #[test]
+    fn a_minimal_job_has_the_documented_defaults() {
+        let job = Job::from_toml(JOB, &[]).unwrap();
+        assert_eq!(job.quality.on_reject, OnReject::Refuse);
+        assert_eq!(job.limits.memory, ByteSize(128 << 20));
+        assert_eq!(job.table.mode, Mode::Batch);
+        assert!(job.h3.is_none() && job.geometry.is_none() && job.catalog.is_none());
+    }
+
+    #[test]
+    fn overrides_take_toml_values_and_plain_text() {
+        let overrides =
+            ["limits.threads=1", "table.name=a.b", "limits.memory=64MiB", "h3.resolution=9"].map(str::to_owned);
+        let job = Job::from_toml(JOB, &overrides).unwrap();
+        assert_eq!(job.limits.threads, Some(1));
+        assert_eq!(job.table.name, "a.b");
+        assert_eq!(job.limits.memory, ByteSize(64 << 20));
+        assert_eq!(job.h3.unwrap().resolution.get(), 9);
+    }
+
+    #[rstest]
+    #[case("[table]\nname", "[table]\nnmae", "line 11: unknown field `nmae`", "did you mean `name`?")]
+    #[case("granularity", "granularty", "line 8: unknown field `granularty`", "did you mean `granularity`?")]
+    #[case("\"files\"", "\"file_list\"", "line 8: unknown variant `file_list`", "`files`")]
+    #[case("[batch]", "[batches]", "line 7: unknown field `batches`", "did you mean `batch`?")]
+    fn an_unknown_key_is_named_with_its_line_and_the_nearest_known_one(
+        #[case] from: &str,
+        #[case] to: &str,
+        #[case] starts: &str,
+        #[case] holds: &str,
+    ) {
+        let message = Job::from_toml(&JOB.replacen(from, to, 1), &[]).unwrap_err().to_string();
+        assert!(message.contains(starts) && message.contains(holds) && !message.contains('\n'), "{message}");
+    }
+
+    #[rstest]
+    #[case("256MiB", Some(256 << 20))]
+    #[case("1 GiB", Some(1 << 30))]
+    #[case("500MB", Some(500_000_000))]
+    #[case("1048576", Some(1 << 20))]
+    #[case("lots", None)]
+    #[case("-1", None)]
+    #[case("99999999999GiB", None)]
+    fn sizes_read_with_their_units(#[case] text: &str, #[case] bytes: Option<u64>) {
+        assert_eq!(text.parse::<ByteSize>().ok().map(|size| size.0), bytes);
+    }
+}

@@ -1,0 +1,213 @@
+//! Partitions: from the terms of a job to a partition spec, and from rows to partitions.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
+use arrow::datatypes::{DataType, SchemaRef};
+use arrow::row::{RowConverter, SortField};
+use iceberg::arrow::arrow_primitive_to_literal;
+use iceberg::spec::{PartitionSpec, Schema, Struct, Transform, Type, UnboundPartitionSpec};
+use iceberg::transform::{BoxedTransformFunction, create_transform_function};
+
+use crate::Error;
+
+/// Batches with more runs than this are gathered partition by partition instead of being sliced.
+const MAX_SLICES: usize = 16;
+
+/// The partition spec of a new table.
+///
+/// # Errors
+///
+/// [`Error::Job`] for a term that cannot be read, names no column, or does not fit its column's type.
+pub(crate) fn spec_of_terms(terms: &[String], schema: &Schema) -> Result<UnboundPartitionSpec, Error> {
+    let mut builder = UnboundPartitionSpec::builder();
+    for term in terms {
+        let refuse = |why: String| Error::Job(format!("table.partition: {term:?} {why}"));
+        let (transform, column) = match term.trim().strip_suffix(')').and_then(|term| term.split_once('(')) {
+            Some((transform, column)) => (transform.trim(), column.trim()),
+            None => ("identity", term.trim()),
+        };
+        let parsed: Transform = transform.parse().map_err(|_| {
+            refuse("is not a partition term; write `column`, `day(column)` or `bucket[16](column)`".to_owned())
+        })?;
+        let field = schema
+            .field_by_name(column)
+            .ok_or_else(|| refuse(format!("names the column `{column}`, which the table does not have")))?;
+        if parsed.result_type(&field.field_type).is_err() || matches!(parsed, Transform::Void | Transform::Unknown) {
+            return Err(refuse(format!("does not fit the type {} of the column", field.field_type)));
+        }
+        let name = match parsed {
+            Transform::Identity => column.to_owned(),
+            Transform::Year => format!("{column}_year"),
+            Transform::Month => format!("{column}_month"),
+            Transform::Day => format!("{column}_day"),
+            Transform::Hour => format!("{column}_hour"),
+            Transform::Bucket(_) => format!("{column}_bucket"),
+            _ => format!("{column}_trunc"),
+        };
+        builder = builder
+            .add_partition_field(field.id, name, parsed)
+            .map_err(|error| refuse(format!("cannot be added: {error}")))?;
+    }
+    Ok(builder.build())
+}
+
+/// Rows of one partition, in input order.
+#[derive(Debug)]
+pub(crate) struct Routed {
+    /// Equal for equal partitions, and nothing more.
+    pub(crate) key: Box<[u8]>,
+    /// The partition's values, in the order of the spec.
+    pub(crate) values: Struct,
+    pub(crate) rows: RecordBatch,
+    /// About the memory that `rows` keeps alive.
+    pub(crate) bytes: usize,
+}
+
+/// Splits batches by partition.
+pub(crate) struct Partitioner {
+    fields: Vec<PartitionColumn>,
+    converter: Option<RowConverter>,
+}
+
+struct PartitionColumn {
+    source: usize,
+    transform: BoxedTransformFunction,
+    result: Type,
+}
+
+impl std::fmt::Debug for Partitioner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Partitioner").field("fields", &self.fields.len()).finish_non_exhaustive()
+    }
+}
+
+impl Partitioner {
+    /// For batches of `columns`, which are those of the table's `schema` in the same order.
+    pub(crate) fn new(spec: &PartitionSpec, schema: &Schema, columns: &SchemaRef) -> Result<Self, Error> {
+        let failed = Error::iceberg("read the table's partition spec");
+        let mut fields = Vec::new();
+        let mut arrow_types = Vec::new();
+        for field in spec.fields() {
+            let refuse = |why: &str| {
+                failed(iceberg::Error::new(
+                    iceberg::ErrorKind::FeatureUnsupported,
+                    format!("partition field {}: {why}", field.name),
+                ))
+            };
+            let source = schema.field_by_id(field.source_id).ok_or_else(|| refuse("its column is gone"))?;
+            let index = columns
+                .index_of(&source.name)
+                .map_err(|_| refuse("columns within structs cannot be partitioned by yet"))?;
+            let result = field.transform.result_type(&source.field_type).map_err(&failed)?;
+            arrow_types.push(SortField::new(iceberg::arrow::type_to_arrow_type(&result).map_err(&failed)?));
+            let transform = create_transform_function(&field.transform).map_err(&failed)?;
+            fields.push(PartitionColumn { source: index, transform, result });
+        }
+        let converter = match fields.is_empty() {
+            true => None,
+            false => Some(RowConverter::new(arrow_types).map_err(Error::arrow("compare partition values"))?),
+        };
+        Ok(Self { fields, converter })
+    }
+
+    /// The rows of a batch by partition: each partition's rows in input order, partitions by their first row.
+    pub(crate) fn split(&self, batch: RecordBatch) -> Result<Vec<Routed>, Error> {
+        if batch.num_rows() == 0 {
+            return Ok(Vec::new());
+        }
+        let bytes_per_row = batch.get_array_memory_size().div_ceil(batch.num_rows());
+        let Some(converter) = &self.converter else {
+            let bytes = bytes_per_row * batch.num_rows();
+            return Ok(vec![Routed { key: Box::default(), values: Struct::empty(), rows: batch, bytes }]);
+        };
+        let columns = self.fields.iter().map(|field| field.transform(&batch)).collect::<Result<Vec<_>, _>>()?;
+        let failed = Error::arrow("split a batch by partition");
+        let runs = arrow::compute::partition(&columns).map_err(&failed)?.ranges();
+        let starts: UInt32Array = runs.iter().filter_map(|run| u32::try_from(run.start).ok()).collect();
+        let firsts = columns
+            .iter()
+            .map(|column| arrow::compute::take(column, &starts, None))
+            .collect::<Result<Vec<ArrayRef>, _>>()
+            .map_err(&failed)?;
+        let keys = converter.convert_columns(&firsts).map_err(&failed)?;
+        let literals = self
+            .fields
+            .iter()
+            .zip(&firsts)
+            .map(|(field, first)| arrow_primitive_to_literal(first, &field.result))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(Error::iceberg("read a partition value"))?;
+        let values = |run: usize| Struct::from_iter(literals.iter().map(|column| column[run].clone()));
+
+        if runs.len() <= MAX_SLICES {
+            let routed = runs.iter().enumerate().map(|(index, run)| Routed {
+                key: keys.row(index).as_ref().into(),
+                values: values(index),
+                rows: batch.slice(run.start, run.len()),
+                bytes: bytes_per_row * run.len(),
+            });
+            return Ok(routed.collect());
+        }
+        let mut order: Vec<Gather> = Vec::new();
+        let mut places: std::collections::HashMap<Box<[u8]>, usize> = std::collections::HashMap::new();
+        for (index, run) in runs.into_iter().enumerate() {
+            let key: Box<[u8]> = keys.row(index).as_ref().into();
+            let place = *places.entry(key.clone()).or_insert_with(|| {
+                order.push(Gather { key, values: values(index), runs: Vec::new() });
+                order.len() - 1
+            });
+            order[place].runs.push(run);
+        }
+        order.into_iter().map(|gather| gather.take(&batch).map_err(&failed)).collect()
+    }
+}
+
+impl PartitionColumn {
+    fn transform(&self, batch: &RecordBatch) -> Result<ArrayRef, Error> {
+        let column = batch.column(self.source);
+        let plain = match column.data_type() {
+            DataType::Utf8View => Some(DataType::Utf8),
+            DataType::BinaryView | DataType::Binary => Some(DataType::LargeBinary),
+            _ => None,
+        };
+        let column = match plain {
+            Some(plain) => arrow::compute::cast(column, &plain).map_err(Error::arrow("read a partition column"))?,
+            None => Arc::clone(column),
+        };
+        self.transform.transform(column).map_err(Error::iceberg("compute a partition value"))
+    }
+}
+
+/// The runs of one partition within a batch.
+struct Gather {
+    key: Box<[u8]>,
+    values: Struct,
+    runs: Vec<Range<usize>>,
+}
+
+impl Gather {
+    /// Copies the rows out, so that a few rows do not keep their whole batch in memory.
+    fn take(self, batch: &RecordBatch) -> Result<Routed, arrow::error::ArrowError> {
+        let indices: UInt32Array = self.runs.into_iter().flatten().filter_map(|row| u32::try_from(row).ok()).collect();
+        let rows = arrow::compute::take_record_batch(batch, &indices)?;
+        let columns = rows.columns().iter().map(compact).collect();
+        let rows = RecordBatch::try_new(rows.schema(), columns)?;
+        let bytes = rows.get_array_memory_size();
+        Ok(Routed { key: self.key, values: self.values, rows, bytes })
+    }
+}
+
+/// Views copied off the buffers they were taken from. The batch column has one small buffer, which is kept.
+fn compact(column: &ArrayRef) -> ArrayRef {
+    match column.data_type() {
+        DataType::Utf8View => {
+            let views = column.as_string_view();
+            let held: usize = views.data_buffers().iter().map(arrow::buffer::Buffer::len).sum();
+            if held > 64 { Arc::new(views.gc()) } else { Arc::clone(column) }
+        }
+        DataType::BinaryView => Arc::new(column.as_binary_view().gc()),
+        _ => Arc::clone(column),
+    }
+}

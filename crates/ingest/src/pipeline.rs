@@ -1,0 +1,521 @@
+//! The pipeline: equal workers, one lock, and an order that depends on the input alone.
+//!
+//! Each worker takes the first of these that is possible:
+//!
+//! 1. *write* the next encoded row group in sequence (one worker at a time);
+//! 2. *encode* a row group that is ready;
+//! 3. *route* the next decoded piece in input order: append its rows to their partitions' buffers, and cut a row group
+//!    when a buffer is full or all of them together are too large. This is cheap, and done under the lock;
+//! 4. *decode* another piece of input, and derive what is derived from it, unless enough is waiting already.
+//!
+//! Decoding, deriving and encoding, which is nearly all of the work, happen in any order on any worker. Where row groups
+//! and files begin and end is decided by routing and writing alone, which follow the order of the input. So the same input
+//! gives the same bytes whatever the number of threads.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::datatypes::{DataType, Float32Type, Float64Type, SchemaRef};
+use hexfloe_batch::{BoundingBox, Points};
+use hexfloe_source::{Piece, Scan};
+use iceberg::spec::{DataFile, Struct};
+use parquet::arrow::ArrowSchemaConverter;
+use parquet::arrow::arrow_writer::{ArrowRowGroupWriterFactory, compute_leaves};
+use parquet::file::writer::SerializedFileWriter;
+
+use crate::Error;
+use crate::encoding::{self, ROW_GROUP_ROWS};
+use crate::files::{FileFormat, FileSet, RowGroup};
+use crate::job::Encodings;
+use crate::partition::{Partitioner, Routed};
+use crate::progress::Progress;
+use crate::rejects::{RejectSink, RejectedRows};
+use crate::shape::Shape;
+
+/// What a run of the pipeline needs and does not change.
+pub(crate) struct Plan<'a> {
+    pub(crate) shape: &'a Shape,
+    pub(crate) partitioner: &'a Partitioner,
+    pub(crate) encodings: Encodings,
+    pub(crate) cells: Vec<String>,
+    pub(crate) memory: usize,
+    pub(crate) threads: usize,
+    pub(crate) progress: &'a Progress,
+}
+
+/// What came of it.
+pub(crate) struct Written {
+    pub(crate) files: Vec<DataFile>,
+    pub(crate) rows: u64,
+    pub(crate) rejects: RejectSink,
+}
+
+/// Runs the input through; without `files` it is only looked at. On an error nothing of it is left.
+pub(crate) fn run(scan: Scan, plan: &Plan<'_>, files: Option<FileSet>, rejects: RejectSink) -> Result<Written, Error> {
+    let serial = scan.is_serial();
+    let state = State {
+        scan,
+        serial,
+        scan_done: false,
+        decoding: 0,
+        waiting_bytes: 0,
+        decoded: BTreeMap::new(),
+        next_route: 0,
+        router: Router::new(plan.memory / 2),
+        queue: VecDeque::new(),
+        encoding: 0,
+        encoded: BTreeMap::new(),
+        next_write: 0,
+        writing: false,
+        flushed: false,
+        rejects,
+        rows: 0,
+        discard: files.is_none(),
+        failed: None,
+    };
+    let shared = Shared { plan, state: Mutex::new(state), turn: Condvar::new(), files: Mutex::new(files) };
+    std::thread::scope(|scope| {
+        for _ in 1..plan.threads {
+            scope.spawn(|| shared.work());
+        }
+        shared.work();
+    });
+    let Shared { state, files, .. } = shared;
+    let state = state.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let files = files.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let doomed = state.rejects.is_doomed();
+    let result = match (state.failed, files) {
+        (None, Some(mut files)) if !doomed => match files.finish() {
+            Ok(done) => Ok(done),
+            Err(error) => {
+                files.discard();
+                Err(error)
+            }
+        },
+        (failed, files) => {
+            if let Some(files) = files {
+                files.discard();
+            }
+            failed.map_or(Ok(Vec::new()), Err)
+        }
+    };
+    Ok(Written { files: result?, rows: state.rows, rejects: state.rejects })
+}
+
+struct Shared<'a> {
+    plan: &'a Plan<'a>,
+    state: Mutex<State>,
+    turn: Condvar,
+    /// Only ever locked by the one worker that writes.
+    files: Mutex<Option<FileSet>>,
+}
+
+struct State {
+    scan: Scan,
+    serial: bool,
+    scan_done: bool,
+    decoding: usize,
+    /// Bytes of pieces that are decoded and not routed, and of row groups that are cut and not encoded.
+    waiting_bytes: usize,
+    decoded: BTreeMap<u64, Result<Shaped, Error>>,
+    next_route: u64,
+    router: Router,
+    queue: VecDeque<Cut>,
+    encoding: usize,
+    encoded: BTreeMap<u64, RowGroup>,
+    next_write: u64,
+    writing: bool,
+    flushed: bool,
+    rejects: RejectSink,
+    rows: u64,
+    /// Rows are counted and dropped.
+    discard: bool,
+    failed: Option<Error>,
+}
+
+/// A decoded piece, its rows those of the table.
+struct Shaped {
+    batches: Vec<(Vec<Routed>, RejectedRows)>,
+    last: bool,
+    input_bytes: u64,
+    bytes: usize,
+}
+
+/// Rows that become one row group.
+struct Cut {
+    sequence: u64,
+    partition: usize,
+    values: Struct,
+    batches: Vec<RecordBatch>,
+    bytes: usize,
+    format: Arc<Format>,
+}
+
+/// How rows are encoded, decided when the first are there.
+struct Format {
+    schema: SchemaRef,
+    factory: ArrowRowGroupWriterFactory,
+    file: FileFormat,
+    geometry: Option<usize>,
+}
+
+enum Task {
+    Write(RowGroup, Arc<Format>),
+    Encode(Cut),
+    Decode(Piece),
+}
+
+enum Done {
+    Written,
+    Encoded(u64, RowGroup, usize),
+    Decoded(u64, Result<Shaped, Error>),
+}
+
+impl Shared<'_> {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        let mut state = self.lock();
+        loop {
+            match state.next_task(self.plan) {
+                Ok(Some(task)) => {
+                    drop(state);
+                    let done = catch_unwind(AssertUnwindSafe(|| self.perform(task))).unwrap_or(Err(Error::Panicked));
+                    state = self.lock();
+                    match done {
+                        Ok(done) => state.settle(done),
+                        Err(error) => state.fail(error),
+                    }
+                    self.turn.notify_all();
+                }
+                Ok(None) if state.is_over() => {
+                    self.turn.notify_all();
+                    return;
+                }
+                Ok(None) => state = self.turn.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Err(error) => {
+                    state.fail(error);
+                    self.turn.notify_all();
+                }
+            }
+        }
+    }
+
+    fn perform(&self, task: Task) -> Result<Done, Error> {
+        match task {
+            Task::Decode(piece) => {
+                let index = piece.index();
+                Ok(Done::Decoded(index, self.decode(piece)))
+            }
+            Task::Encode(cut) => {
+                let (sequence, bytes) = (cut.sequence, cut.bytes);
+                Ok(Done::Encoded(sequence, encode(cut)?, bytes))
+            }
+            Task::Write(group, format) => {
+                let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(files) = files.as_mut() {
+                    files.write(group, &format.file)?;
+                }
+                Ok(Done::Written)
+            }
+        }
+    }
+
+    fn decode(&self, piece: Piece) -> Result<Shaped, Error> {
+        let decoded = piece.decode()?;
+        let (last, input_bytes) = (decoded.last, decoded.bytes);
+        let mut batches = Vec::new();
+        for batch in decoded.batches {
+            let (rows, rejected) = self.plan.shape.apply(batch)?;
+            batches.push((self.plan.partitioner.split(rows)?, rejected));
+        }
+        let bytes = batches.iter().flat_map(|(routed, _)| routed).map(|routed| routed.bytes).sum();
+        Ok(Shaped { batches, last, input_bytes, bytes })
+    }
+}
+
+impl State {
+    /// The next thing this worker can do; routing is done on the way.
+    fn next_task(&mut self, plan: &Plan<'_>) -> Result<Option<Task>, Error> {
+        loop {
+            if self.failed.is_some() {
+                return Ok(None);
+            }
+            if !self.writing
+                && let Some(group) = self.encoded.remove(&self.next_write)
+                && let Some(format) = &self.router.format
+            {
+                self.writing = true;
+                return Ok(Some(Task::Write(group, Arc::clone(format))));
+            }
+            if let Some(cut) = self.queue.pop_front() {
+                self.encoding += 1;
+                return Ok(Some(Task::Encode(cut)));
+            }
+            if let Some(shaped) = self.decoded.remove(&self.next_route) {
+                self.next_route += 1;
+                self.route(shaped?, plan)?;
+                continue;
+            }
+            if self.may_decode(plan) {
+                if let Some(piece) = self.scan.next_piece()? {
+                    self.decoding += 1;
+                    return Ok(Some(Task::Decode(piece)));
+                }
+                self.scan_done = true;
+                continue;
+            }
+            if self.scan_done && self.decoding == 0 && self.decoded.is_empty() && !self.flushed {
+                self.flushed = true;
+                self.router.flush();
+                self.collect_cuts();
+                continue;
+            }
+            return Ok(None);
+        }
+    }
+
+    fn may_decode(&self, plan: &Plan<'_>) -> bool {
+        let waiting = self.decoding + self.decoded.len() + self.queue.len();
+        let idle = waiting == 0;
+        !self.scan_done
+            && (!self.serial || self.decoding == 0)
+            && waiting < plan.threads + 1
+            && (idle || self.waiting_bytes < plan.memory / 4)
+    }
+
+    fn route(&mut self, shaped: Shaped, plan: &Plan<'_>) -> Result<(), Error> {
+        self.waiting_bytes -= shaped.bytes;
+        let mut rows = 0;
+        for (routed, rejected) in shaped.batches {
+            rows += routed.iter().map(|routed| routed.rows.num_rows() as u64).sum::<u64>();
+            rows += rejected.rows.len() as u64;
+            self.rows += routed.iter().map(|routed| routed.rows.num_rows() as u64).sum::<u64>();
+            self.rejects.take(rejected)?;
+            if self.discard || self.rejects.is_doomed() {
+                continue;
+            }
+            for routed in routed {
+                if self.router.format.is_none() {
+                    self.router.format = Some(Arc::new(Format::new(&routed.rows, plan)?));
+                }
+                self.router.append(routed);
+            }
+        }
+        plan.progress.add(rows, shaped.input_bytes);
+        if shaped.last {
+            self.scan_done = true;
+        }
+        self.collect_cuts();
+        Ok(())
+    }
+
+    fn collect_cuts(&mut self) {
+        for cut in self.router.cuts.drain(..) {
+            self.waiting_bytes += cut.bytes;
+            self.queue.push_back(cut);
+        }
+    }
+
+    fn settle(&mut self, done: Done) {
+        match done {
+            Done::Written => {
+                self.writing = false;
+                self.next_write += 1;
+            }
+            Done::Encoded(sequence, group, bytes) => {
+                self.encoding -= 1;
+                self.waiting_bytes -= bytes;
+                self.encoded.insert(sequence, group);
+            }
+            Done::Decoded(index, shaped) => {
+                self.decoding -= 1;
+                if let Ok(shaped) = &shaped {
+                    self.waiting_bytes += shaped.bytes;
+                    // Known at once, so that no further piece is taken.
+                    self.scan_done |= shaped.last;
+                }
+                self.decoded.insert(index, shaped);
+            }
+        }
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.failed.get_or_insert(error);
+    }
+
+    fn is_over(&self) -> bool {
+        self.failed.is_some()
+            || (self.flushed && self.queue.is_empty() && self.encoding == 0 && self.encoded.is_empty() && !self.writing)
+    }
+}
+
+/// Rows waiting for their row group, by partition.
+struct Router {
+    limit: usize,
+    partitions: HashMap<Box<[u8]>, usize>,
+    buffers: Vec<Buffer>,
+    bytes: usize,
+    clock: u64,
+    sequence: u64,
+    cuts: Vec<Cut>,
+    format: Option<Arc<Format>>,
+}
+
+#[derive(Default)]
+struct Buffer {
+    values: Option<Struct>,
+    batches: Vec<RecordBatch>,
+    rows: usize,
+    bytes: usize,
+    last_used: u64,
+}
+
+impl Router {
+    fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            partitions: HashMap::new(),
+            buffers: Vec::new(),
+            bytes: 0,
+            clock: 0,
+            sequence: 0,
+            cuts: Vec::new(),
+            format: None,
+        }
+    }
+
+    fn append(&mut self, routed: Routed) {
+        let Routed { key, values, mut rows, bytes } = routed;
+        let partition = *self.partitions.entry(key).or_insert_with(|| {
+            self.buffers.push(Buffer { values: Some(values), ..Buffer::default() });
+            self.buffers.len() - 1
+        });
+        self.clock += 1;
+        let bytes_per_row = bytes / rows.num_rows().max(1);
+        // A row group ends exactly where it is full, wherever batches end.
+        while rows.num_rows() > 0 {
+            let buffer = &mut self.buffers[partition];
+            let room = (ROW_GROUP_ROWS - buffer.rows).min(rows.num_rows());
+            let head = rows.slice(0, room);
+            rows = rows.slice(room, rows.num_rows() - room);
+            buffer.rows += room;
+            buffer.bytes += bytes_per_row * room;
+            buffer.last_used = self.clock;
+            buffer.batches.push(head);
+            self.bytes += bytes_per_row * room;
+            if buffer.rows == ROW_GROUP_ROWS {
+                self.cut(partition);
+            }
+        }
+        while self.bytes > self.limit {
+            let waiting = self.buffers.iter().enumerate().filter(|(_, buffer)| buffer.rows > 0);
+            match waiting.min_by_key(|(_, buffer)| buffer.last_used).map(|(partition, _)| partition) {
+                Some(oldest) => self.cut(oldest),
+                None => break,
+            }
+        }
+    }
+
+    fn cut(&mut self, partition: usize) {
+        let Some(format) = self.format.clone() else { return };
+        let buffer = &mut self.buffers[partition];
+        let values = buffer.values.clone().unwrap_or_else(Struct::empty);
+        let batches = std::mem::take(&mut buffer.batches);
+        let bytes = std::mem::take(&mut buffer.bytes);
+        buffer.rows = 0;
+        self.bytes -= bytes;
+        self.cuts.push(Cut { sequence: self.sequence, partition, values, batches, bytes, format });
+        self.sequence += 1;
+    }
+
+    fn flush(&mut self) {
+        for partition in 0..self.buffers.len() {
+            if self.buffers[partition].rows > 0 {
+                self.cut(partition);
+            }
+        }
+    }
+}
+
+impl Format {
+    fn new(sample: &RecordBatch, plan: &Plan<'_>) -> Result<Self, Error> {
+        let schema = Arc::clone(plan.shape.schema());
+        let descriptor = ArrowSchemaConverter::new().schema_root("table").convert(&schema)?;
+        let properties = encoding::properties(sample, &plan.cells, plan.encodings);
+        let root = descriptor.root_schema_ptr();
+        let writer = SerializedFileWriter::new(Vec::new(), Arc::clone(&root), Arc::clone(&properties))?;
+        let factory = ArrowRowGroupWriterFactory::new(&writer, Arc::clone(&schema));
+        let geometry = plan.shape.geometry();
+        let name = geometry.map(|index| schema.field(index).name().clone());
+        Ok(Self { schema, factory, file: FileFormat { schema: root, properties, geometry: name }, geometry })
+    }
+}
+
+/// Encodes one column after the other, letting go of its rows as it is done.
+fn encode(cut: Cut) -> Result<RowGroup, Error> {
+    let Cut { partition, values, batches, format, .. } = cut;
+    let rows = batches.iter().map(RecordBatch::num_rows).sum::<usize>() as u64;
+    let mut columns: Vec<std::vec::IntoIter<ArrayRef>> =
+        batches.into_iter().map(|batch| batch.columns().to_vec().into_iter()).collect();
+    let mut writers = format.factory.create_column_writers(0)?.into_iter();
+    let mut chunks = Vec::new();
+    let mut nans = BTreeMap::new();
+    let mut bounding_box = BoundingBox::new();
+    for (index, field) in format.schema.fields().iter().enumerate() {
+        let mut leaves = Vec::new();
+        for array in columns.iter_mut().filter_map(Iterator::next) {
+            for (leaf, values) in compute_leaves(field, &array)?.into_iter().enumerate() {
+                if leaf == leaves.len() {
+                    leaves.extend(writers.next());
+                }
+                if let Some(writer) = leaves.get_mut(leaf) {
+                    writer.write(&values)?;
+                }
+            }
+            if let Some(count) = nan_count(&array)
+                && let Some(id) = field.metadata().get(parquet::arrow::PARQUET_FIELD_ID_META_KEY)
+                && let Ok(id) = id.parse::<i32>()
+            {
+                *nans.entry(id).or_default() += count;
+            }
+            if format.geometry == Some(index) {
+                bounding_box.update(&points_of(&array));
+            }
+        }
+        for writer in leaves {
+            chunks.push(writer.close()?);
+        }
+    }
+    Ok(RowGroup { partition, values, chunks, rows, nans, bounding_box })
+}
+
+/// NaNs in a column of floating point.
+fn nan_count(array: &ArrayRef) -> Option<u64> {
+    let count = match array.data_type() {
+        DataType::Float64 => {
+            array.as_primitive::<Float64Type>().iter().flatten().filter(|value| value.is_nan()).count()
+        }
+        DataType::Float32 => {
+            array.as_primitive::<Float32Type>().iter().flatten().filter(|value| value.is_nan()).count()
+        }
+        _ => return None,
+    };
+    Some(count as u64)
+}
+
+/// The coordinates in a column that [`hexfloe_batch::wkb_points`] made.
+fn points_of(array: &ArrayRef) -> Points {
+    let coordinate = |at: usize| {
+        let values = array.as_binary::<i32>().iter().map(|bytes| {
+            let bytes = bytes?.get(at..at + 8)?;
+            Some(f64::from_le_bytes(bytes.try_into().ok()?))
+        });
+        values.collect()
+    };
+    Points { lon: coordinate(5), lat: coordinate(13) }
+}

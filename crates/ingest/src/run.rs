@@ -1,0 +1,509 @@
+//! One run of one job.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow::datatypes::Schema as ArrowSchema;
+use hexfloe_batch::{
+    BATCH_ID_COLUMN, BatchId, CellDerivation, ContentHasher, GeometryRule, PointColumns, Sha256Hex, files_digest,
+};
+use hexfloe_catalog::{OpenCatalog, TableDefinition};
+use hexfloe_commit::{BatchCommit, BatchOutcome, Committer, Derivation, SharedEnvironment, WrittenFor, names};
+use hexfloe_source::{Format, Scan, ScanOptions, Source, SourceSettings};
+use iceberg::TableIdent;
+use iceberg::arrow::{arrow_schema_to_schema_auto_assign_ids, schema_to_arrow_schema};
+use iceberg::spec::{DataFile, Schema};
+use iceberg::table::Table;
+
+use crate::Error;
+use crate::destination::Destination;
+use crate::files::FileSet;
+use crate::job::{Granularity, Job, OnReject};
+use crate::partition::{Partitioner, spec_of_terms};
+use crate::pipeline::{self, Plan};
+use crate::progress::{Phase, Progress};
+use crate::rejects::{QuarantineFile, RejectSink};
+use crate::report::{Report, Status};
+use crate::shape::{Additions, Shape};
+
+/// Rows of a decoded batch.
+const BATCH_ROWS: usize = 16_384;
+
+/// A batch is written at most so often anew when the table turns out to be another one than it was written for.
+const MAX_STARTS: u32 = 3;
+
+/// What a run is given besides the job.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// The folder of the job file: paths of the source start there.
+    pub base: PathBuf,
+    /// The folder the reject folder starts from.
+    pub working_folder: PathBuf,
+    /// `$run_date` in a `select`, as `YYYY-MM-DD`.
+    pub run_date: Option<String>,
+    /// Ingest even if the batch is in the table already.
+    pub force: bool,
+    /// Look at the input, write nothing.
+    pub dry_run: bool,
+    /// Threads when the job does not say.
+    pub threads: usize,
+}
+
+/// Runs jobs against one catalog.
+#[derive(Debug)]
+pub struct Ingest {
+    /// The catalog; `None` for a dry run without one.
+    catalog: Option<OpenCatalog>,
+    environment: SharedEnvironment,
+    progress: Arc<Progress>,
+}
+
+impl Ingest {
+    /// An ingest into the tables of `catalog`.
+    pub fn new(catalog: OpenCatalog, environment: SharedEnvironment) -> Self {
+        Self { catalog: Some(catalog), environment, progress: Arc::default() }
+    }
+
+    /// An ingest that can only be dry: there is no catalog yet.
+    pub fn without_catalog(environment: SharedEnvironment) -> Self {
+        Self { catalog: None, environment, progress: Arc::default() }
+    }
+
+    /// Counters that are kept up to date while [`Ingest::run`] runs.
+    pub fn progress(&self) -> Arc<Progress> {
+        Arc::clone(&self.progress)
+    }
+
+    /// Lands the batch that the job describes, exactly once.
+    ///
+    /// # Errors
+    ///
+    /// See [`Error`]; unless its kind is [`ErrorKind::Unknown`](crate::ErrorKind::Unknown) nothing was committed and no data
+    /// file of this run is left.
+    pub async fn run(&self, job: &Job, options: &RunOptions) -> Result<Report, Error> {
+        let started_ms = self.environment.now_ms();
+        let mut starts = 1;
+        loop {
+            match self.start(job, options, started_ms).await {
+                Err(error) if restartable(&error) && starts < MAX_STARTS => starts += 1,
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn start(&self, job: &Job, options: &RunOptions, started_ms: i64) -> Result<Report, Error> {
+        self.progress.enter(Phase::Opening, 0);
+        let name = table_name(&job.table.name)?;
+        let source = Source::open(source_settings(job)?, &options.base)?;
+        let additions = additions(job, &source)?;
+        let derivation = additions
+            .cells
+            .as_ref()
+            .map(|cells| Derivation { column: cells.column().to_owned(), record: cells.record() });
+        let table = match &self.catalog {
+            Some(catalog) => catalog.load(&name).await?,
+            None => None,
+        };
+        let required = required_columns(&additions);
+        let scan_options = ScanOptions {
+            declared: declared(table.as_ref(), &additions)?,
+            run_date: options.run_date.clone(),
+            batch_rows: BATCH_ROWS,
+            columns_required: required,
+            threads: threads(job, options),
+        };
+        if let (Some(catalog), Some(table)) = (&self.catalog, &table) {
+            // The derivation first: it needs no look at the input.
+            let anything = BatchId::content(&job.source.name, &Sha256Hex::of(""));
+            self.committer(catalog).check(table, &anything, derivation.as_ref(), true)?;
+        }
+        let mut identity = Identity { source: &source, digest: None };
+        let batch_id = self.identify(job, &mut identity, &scan_options)?;
+        let mut report = Report {
+            version: 1,
+            status: Status::Skipped,
+            table: name.to_string(),
+            batch_id: batch_id.to_string(),
+            snapshot_id: None,
+            rows: 0,
+            rejected: 0,
+            reject_file: None,
+            replaced_rows: 0,
+            data_files: 0,
+            bytes: 0,
+            attempts: 0,
+            elapsed_ms: 0,
+        };
+        if let (Some(catalog), Some(table)) = (&self.catalog, &table) {
+            let checked = self.committer(catalog).check(table, &batch_id, derivation.as_ref(), options.force)?;
+            if let Some(BatchOutcome::Skipped { snapshot_id }) = checked {
+                report.snapshot_id = snapshot_id;
+                report.elapsed_ms = self.elapsed(started_ms);
+                return Ok(report);
+            }
+        }
+
+        // What the rows will look like, before anything is written.
+        let scan = source.scan(&scan_options)?;
+        let definition = match &table {
+            Some(_) => None,
+            None => Some(definition(job, scan.schema(), &additions, derivation.as_ref())?),
+        };
+        let (schema, spec) = match (&table, &definition) {
+            (Some(table), _) => {
+                let metadata = table.metadata();
+                (metadata.current_schema().clone(), metadata.default_partition_spec().clone())
+            }
+            (None, Some(definition)) => {
+                let staged = definition.staged(&name)?;
+                (staged.current_schema().clone(), staged.default_partition_spec().clone())
+            }
+            (None, None) => return Err(Error::Raced { table: name.to_string() }),
+        };
+        let quarantine = job.quality.on_reject == OnReject::Quarantine && !options.dry_run;
+        let cells = additions.cells.as_ref().map_or_else(Vec::new, |cells| vec![cells.column().to_owned()]);
+        let shape = Shape::new(scan.schema(), &schema, additions, batch_id.clone(), quarantine)?;
+        let partitioner = Partitioner::new(&spec, &schema, shape.schema())?;
+        let plan = Plan {
+            shape: &shape,
+            partitioner: &partitioner,
+            encodings: job.table.encodings,
+            cells,
+            memory: usize::try_from(job.limits.memory.0).unwrap_or(usize::MAX),
+            threads: threads(job, options),
+            progress: &self.progress,
+        };
+        let attempt = self.environment.uuid();
+        let sink = match job.quality.on_reject {
+            OnReject::Quarantine => {
+                let folder = options.working_folder.join(&job.quality.reject_folder).join(name.to_string());
+                let path = folder.join(format!("{batch_id}.ndjson"));
+                RejectSink::Quarantine { count: 0, file: QuarantineFile::new(path, &attempt.simple().to_string()) }
+            }
+            OnReject::Refuse => RejectSink::refuse(),
+        };
+
+        let (Some(catalog), false) = (&self.catalog, options.dry_run) else {
+            let written = self.write(scan, &plan, None, sink, &source)?;
+            report.status = Status::Unchanged;
+            report.rows = written.rows;
+            report.rejected = written.rejects.count_or_refuse()?;
+            report.elapsed_ms = self.elapsed(started_ms);
+            return Ok(report);
+        };
+        let destination = Arc::new(match (table, definition) {
+            (Some(table), _) => Destination::existing(catalog.clone(), Arc::clone(&self.environment), table),
+            (None, Some(definition)) => {
+                Destination::planned(catalog.clone(), Arc::clone(&self.environment), name.clone(), definition)?
+            }
+            (None, None) => return Err(Error::Raced { table: name.to_string() }),
+        });
+        let files = FileSet::new(
+            Arc::clone(&destination),
+            catalog.store().clone(),
+            tokio::runtime::Handle::current(),
+            format!("{batch_id}-{}", attempt.simple()),
+            plan.memory / 4,
+        );
+        let written = self.write(scan, &plan, Some(files), sink, &source)?;
+        let committer = self.committer(catalog);
+        let prepared = async {
+            source.check_unchanged()?;
+            let content_sha256 = identity.digest(&self.progress)?;
+            let (rejected, reject_file) = written.rejects.finish()?;
+            let written_for = WrittenFor::of(destination.table().await?.metadata());
+            Ok((content_sha256, rejected, reject_file, written_for))
+        };
+        let (content_sha256, rejected, reject_file, written_for) = match prepared.await {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                committer.remove(written.files.iter().map(DataFile::file_path)).await;
+                return Err(error);
+            }
+        };
+        report.rows = written.rows;
+        report.rejected = rejected;
+        report.reject_file = reject_file;
+        report.data_files = written.files.len() as u64;
+        report.bytes = written.files.iter().map(DataFile::file_size_in_bytes).sum();
+        self.progress.enter(Phase::Committing, 0);
+        let outcome = committer
+            .commit(&BatchCommit {
+                table: name,
+                written_for,
+                batch_id,
+                source: job.source.name.clone(),
+                rows: written.rows,
+                rejected,
+                content_sha256,
+                derivation,
+                force: options.force,
+                files: written.files,
+                started_ms,
+            })
+            .await?;
+        match outcome {
+            BatchOutcome::Committed { snapshot_id, replaced_rows, attempts } => {
+                report.status = Status::Committed;
+                report.snapshot_id = Some(snapshot_id);
+                report.replaced_rows = replaced_rows;
+                report.attempts = attempts;
+            }
+            BatchOutcome::Skipped { snapshot_id } => {
+                report =
+                    Report { snapshot_id, rows: 0, rejected: 0, reject_file: None, data_files: 0, bytes: 0, ..report };
+            }
+        }
+        report.elapsed_ms = self.elapsed(started_ms);
+        Ok(report)
+    }
+
+    fn committer(&self, catalog: &OpenCatalog) -> Committer {
+        Committer::new(catalog.clone(), Arc::clone(&self.environment))
+    }
+
+    fn elapsed(&self, started_ms: i64) -> u64 {
+        u64::try_from(self.environment.now_ms() - started_ms).unwrap_or(0)
+    }
+
+    /// The batch id, as the job defines it.
+    fn identify(&self, job: &Job, identity: &mut Identity<'_>, scan_options: &ScanOptions) -> Result<BatchId, Error> {
+        let name = &job.source.name;
+        match (job.batch.granularity, &job.batch.partition, job.batch.offsets) {
+            (Granularity::Offsets, Some(partition), Some([start, end])) => {
+                Ok(BatchId::offsets(name, partition, start, end)?)
+            }
+            (Granularity::Offsets, _, _) => Err(Error::Job(
+                "batch.granularity = \"offsets\" needs batch.partition and batch.offsets = [first, after_last]"
+                    .to_owned(),
+            )),
+            (_, Some(_), _) | (_, _, Some(_)) => Err(Error::Job(
+                "batch.partition and batch.offsets go with batch.granularity = \"offsets\" only".to_owned(),
+            )),
+            (Granularity::Files, None, None) => {
+                let facts = identity.facts(&self.progress)?;
+                Ok(BatchId::files(name, &facts))
+            }
+            (Granularity::Content, None, None) => {
+                self.progress.enter(Phase::Identifying, identity.source.total_bytes());
+                let digest = tokio::task::block_in_place(|| self.content_digest(identity.source, scan_options))?;
+                identity.digest = Some(digest);
+                Ok(BatchId::content(name, &digest))
+            }
+        }
+    }
+
+    /// A digest of the rows, in order.
+    fn content_digest(&self, source: &Source, scan_options: &ScanOptions) -> Result<Sha256Hex, Error> {
+        let mut scan = source.scan(scan_options)?;
+        let mut hasher = ContentHasher::new(scan.schema())?;
+        while let Some(piece) = scan.next_piece()? {
+            let decoded = piece.decode()?;
+            for batch in &decoded.batches {
+                self.progress.add(batch.batch.num_rows() as u64, 0);
+                hasher.update(&batch.batch)?;
+            }
+            self.progress.add(0, decoded.bytes);
+            if decoded.last {
+                break;
+            }
+        }
+        Ok(hasher.finish())
+    }
+
+    fn write(
+        &self,
+        scan: Scan,
+        plan: &Plan<'_>,
+        files: Option<FileSet>,
+        sink: RejectSink,
+        source: &Source,
+    ) -> Result<pipeline::Written, Error> {
+        self.progress.enter(Phase::Writing, source.total_bytes());
+        // The pipeline has threads of its own, and this one is the first of them.
+        tokio::task::block_in_place(|| pipeline::run(scan, plan, files, sink))
+    }
+}
+
+/// What can be said against a job without a catalog: its table's name, its files, its positions.
+///
+/// # Errors
+///
+/// As [`Ingest::run`] would fail, before it looks at the table.
+pub fn check(job: &Job, options: &RunOptions) -> Result<(), Error> {
+    table_name(&job.table.name)?;
+    let source = Source::open(source_settings(job)?, &options.base)?;
+    additions(job, &source).map(|_| ())
+}
+
+/// The facts about the source that are found once, when they are needed.
+struct Identity<'a> {
+    source: &'a Source,
+    digest: Option<Sha256Hex>,
+}
+
+impl Identity<'_> {
+    fn facts(&mut self, progress: &Progress) -> Result<Vec<hexfloe_batch::FileFact>, Error> {
+        progress.enter(Phase::Identifying, self.source.total_bytes());
+        let facts = tokio::task::block_in_place(|| self.source.facts(&|bytes| progress.add(0, bytes)))?;
+        self.digest = Some(files_digest(&facts));
+        Ok(facts)
+    }
+
+    /// The digest for the snapshot summary.
+    fn digest(&mut self, progress: &Progress) -> Result<Sha256Hex, Error> {
+        if self.digest.is_none() {
+            self.facts(progress)?;
+        }
+        Ok(self.digest.unwrap_or_else(|| files_digest(&[])))
+    }
+}
+
+/// The table is not the one the files were written for: they are gone, and everything can begin anew.
+fn restartable(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Raced { .. }
+            | Error::Commit(hexfloe_commit::Error::Changed { .. } | hexfloe_commit::Error::TooLate { .. })
+    )
+}
+
+fn table_name(name: &str) -> Result<TableIdent, Error> {
+    let parts: Vec<&str> = name.split('.').collect();
+    let refuse = || {
+        Error::Job(format!(
+            "table.name: {name:?} is not a table; write namespace.name, of letters, digits, `_` and `-`"
+        ))
+    };
+    let plain = |part: &&str| !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-'));
+    if parts.len() < 2 || !parts.iter().all(plain) {
+        return Err(refuse());
+    }
+    TableIdent::from_strs(parts).map_err(|_| refuse())
+}
+
+fn threads(job: &Job, options: &RunOptions) -> usize {
+    job.limits.threads.unwrap_or(options.threads).clamp(1, 256)
+}
+
+/// The source as it is scanned: `table.sort` is part of the SQL.
+fn source_settings(job: &Job) -> Result<SourceSettings, Error> {
+    let mut settings = job.source.clone();
+    if !job.table.sort.is_empty() {
+        if !cfg!(feature = "sql") {
+            return Err(Error::Job(
+                "table.sort: this build has no SQL: build it with `cargo build --release --features sql`, or remove it"
+                    .to_owned(),
+            ));
+        }
+        let columns: Vec<String> =
+            job.table.sort.iter().map(|column| format!("\"{}\"", column.replace('"', "\"\""))).collect();
+        let select = settings.select.unwrap_or_else(|| "SELECT * FROM input".to_owned());
+        settings.select = Some(format!("SELECT * FROM ({select}) ORDER BY {}", columns.join(", ")));
+    }
+    Ok(settings)
+}
+
+/// What the job adds to the source's columns.
+fn additions(job: &Job, source: &Source) -> Result<Additions, Error> {
+    let geometry = job.geometry.clone().unwrap_or_default();
+    let stated = source.geometry()?;
+    let points = match (geometry.lat, geometry.lon, geometry.column) {
+        (Some(lat), Some(lon), None) => Some(PointColumns::LatLon { lat, lon }),
+        (None, None, Some(column)) => Some(PointColumns::Geometry { column }),
+        (None, None, None) => stated.as_ref().map(|stated| PointColumns::Geometry { column: stated.column.clone() }),
+        _ => {
+            return Err(Error::Job("geometry: give either `lat` and `lon`, or `column`".to_owned()));
+        }
+    };
+    if let (Some(PointColumns::Geometry { column }), Some(stated)) = (&points, &stated)
+        && *column == stated.column
+        && let Some(crs) = &stated.crs
+        && !crs.is_lon_lat()
+    {
+        return Err(Error::Mismatch(format!(
+            "the geometry column `{column}` is in {crs}, and cells need longitude and latitude on WGS 84 (OGC:CRS84): \
+             reproject the input"
+        )));
+    }
+    if let Some(crs) = &geometry.crs
+        && !matches!(crs.trim().to_ascii_uppercase().as_str(), "OGC:CRS84" | "EPSG:4326")
+    {
+        return Err(Error::Job(format!(
+            "geometry.crs: {crs:?} is not supported; input has to be in OGC:CRS84 (or EPSG:4326) for now"
+        )));
+    }
+    if points.is_none() && (job.h3.is_some() || geometry.store.is_some()) {
+        return Err(Error::Job(
+            "cells and geometries need positions: set geometry.lat and geometry.lon, or geometry.column".to_owned(),
+        ));
+    }
+    if points.is_some() && job.source.format == Format::Geoparquet && job.source.select.is_some() && stated.is_none() {
+        return Err(Error::Job("geometry.column is needed with source.select".to_owned()));
+    }
+    let cells = job
+        .h3
+        .as_ref()
+        .map(|h3| {
+            CellDerivation::new(h3.column.clone(), h3.resolution, h3.cell_type, h3.parents.clone(), GeometryRule::Point)
+        })
+        .transpose()?;
+    let stored = geometry.store.map(|_| geometry.store_column.unwrap_or_else(|| "geometry".to_owned()));
+    Ok(Additions { points, cells, geometry: stored })
+}
+
+fn required_columns(additions: &Additions) -> Vec<String> {
+    match &additions.points {
+        Some(PointColumns::LatLon { lat, lon }) => vec![lat.clone(), lon.clone()],
+        Some(PointColumns::Geometry { column }) => vec![column.clone()],
+        None => Vec::new(),
+    }
+}
+
+/// Types that win over what the input looks like: those of the table, and numbers for coordinates.
+fn declared(table: Option<&Table>, additions: &Additions) -> Result<Vec<arrow::datatypes::Field>, Error> {
+    use arrow::datatypes::{DataType, Field};
+    if let Some(table) = table {
+        let schema = schema_to_arrow_schema(table.metadata().current_schema());
+        let schema = schema.map_err(Error::iceberg("read the table's schema"))?;
+        return Ok(schema.fields().iter().map(|field| field.as_ref().clone()).collect());
+    }
+    Ok(match &additions.points {
+        Some(PointColumns::LatLon { lat, lon }) => {
+            [lat, lon].map(|name| Field::new(name, DataType::Float64, true)).to_vec()
+        }
+        _ => Vec::new(),
+    })
+}
+
+/// A new table for the job.
+fn definition(
+    job: &Job,
+    input: &ArrowSchema,
+    additions: &Additions,
+    derivation: Option<&Derivation>,
+) -> Result<TableDefinition, Error> {
+    let columns = additions.new_table(input)?;
+    let schema: Schema =
+        arrow_schema_to_schema_auto_assign_ids(&columns).map_err(Error::iceberg("make the table's schema"))?;
+    let mut properties: HashMap<String, String> = [
+        ("commit.retry.num-retries", "100"),
+        ("commit.retry.max-wait-ms", "2000"),
+        ("write.parquet.compression-codec", "zstd"),
+        ("write.metadata.previous-versions-max", "20"),
+        ("write.metadata.delete-after-commit.enabled", "true"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into();
+    properties.insert(format!("write.metadata.metrics.column.{BATCH_ID_COLUMN}"), "full".to_owned());
+    if let Some(geometry) = &additions.geometry {
+        properties.insert(format!("write.metadata.metrics.column.{geometry}"), "counts".to_owned());
+    }
+    if let Some(derivation) = derivation {
+        let property = format!("{}{}", names::DERIVATION_PREFIX, derivation.column);
+        properties.insert(property, derivation.record.to_json());
+    }
+    properties.extend(job.table.properties.clone());
+    Ok(TableDefinition { partition_spec: spec_of_terms(&job.table.partition, &schema)?, schema, properties })
+}

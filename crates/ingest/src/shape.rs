@@ -1,0 +1,250 @@
+//! From the columns of the input to the columns of the table.
+//!
+//! A [`Shape`] is made once for a job and applied to every batch: rows that cannot be used are taken out, cells and
+//! parents derived, the batch id and the geometry added, columns put into the order and types of the table.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, BooleanArray, BooleanBufferBuilder, RecordBatch, StringViewArray, make_view, new_null_array,
+};
+use arrow::buffer::{Buffer, ScalarBuffer};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use hexfloe_batch::{BATCH_ID_COLUMN, BatchId, CellDerivation, PointColumns, Points, Reject, RejectReason, wkb_points};
+use hexfloe_source::SourceBatch;
+use iceberg::arrow::schema_to_arrow_schema;
+
+use crate::Error;
+use crate::rejects::RejectedRows;
+use crate::types;
+
+/// What a job adds to and takes from its source.
+#[derive(Clone, Debug)]
+pub(crate) struct Additions {
+    pub(crate) points: Option<PointColumns>,
+    pub(crate) cells: Option<CellDerivation>,
+    /// The name of the geometry column to keep.
+    pub(crate) geometry: Option<String>,
+}
+
+impl Additions {
+    /// Columns that this makes, in the order a new table gets them.
+    fn made(&self) -> Vec<Field> {
+        let geometry = self.geometry.iter().map(|name| Field::new(name, DataType::Binary, true));
+        let cells = self.cells.iter().flat_map(CellDerivation::fields);
+        geometry.chain(cells).chain([Field::new(BATCH_ID_COLUMN, DataType::Utf8View, false)]).collect()
+    }
+
+    /// A column of geometries is read for its points; it is in the table only as the job asks for one.
+    fn takes(&self, column: &str) -> bool {
+        matches!(&self.points, Some(PointColumns::Geometry { column: taken }) if taken == column)
+    }
+
+    /// The columns of a new table, in Arrow's terms and without field ids.
+    pub(crate) fn new_table(&self, input: &Schema) -> Result<Schema, Error> {
+        let made = self.made();
+        let mut fields = Vec::new();
+        for field in input.fields().iter().filter(|field| !self.takes(field.name())) {
+            if made.iter().any(|made| made.name() == field.name()) {
+                return Err(Error::Mismatch(format!(
+                    "the source has a column `{}` already, and the job adds one of that name: rename one of them \
+                     (h3.column, geometry.store_column), or leave the source's out with source.select",
+                    field.name()
+                )));
+            }
+            let data_type = types::table_type(field.data_type())
+                .map_err(|why| Error::Mismatch(format!("column `{}` of the source {why}", field.name())))?;
+            fields.push(Field::new(field.name(), data_type, true));
+        }
+        fields.extend(made);
+        Ok(Schema::new(fields))
+    }
+}
+
+/// Where a column of the table comes from.
+#[derive(Clone, Debug)]
+enum Origin {
+    Source { index: usize, required: bool },
+    Made(usize),
+    Null,
+}
+
+/// How batches of one source become batches of one table.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    /// What the Parquet writer gets: the table's columns with their field ids.
+    schema: SchemaRef,
+    origins: Vec<Origin>,
+    additions: Additions,
+    batch_id: BatchId,
+    render_rejects: bool,
+}
+
+impl Shape {
+    /// Fits the source to the table's schema.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Mismatch`], naming the column, when they do not fit.
+    pub(crate) fn new(
+        input: &Schema,
+        table: &iceberg::spec::Schema,
+        additions: Additions,
+        batch_id: BatchId,
+        render_rejects: bool,
+    ) -> Result<Self, Error> {
+        let table = schema_to_arrow_schema(table).map_err(Error::iceberg("read the table's schema"))?;
+        let made = additions.made();
+        let mut fields = Vec::new();
+        let mut origins = Vec::new();
+        for field in table.fields() {
+            let name = field.name();
+            let (origin, data_type) = if let Some(index) = made.iter().position(|made| made.name() == name) {
+                let made = made[index].data_type();
+                if types::table_type(made).as_ref() != Ok(field.data_type()) {
+                    return Err(Error::Mismatch(format!(
+                        "column `{name}` is {} in the table, and the job makes it {made}: change the job, or write to \
+                         another column or table",
+                        field.data_type()
+                    )));
+                }
+                (Origin::Made(index), made.clone())
+            } else if let Ok(index) = input.index_of(name)
+                && !additions.takes(name)
+            {
+                let given = input.field(index).data_type();
+                let value = types::table_type(given)
+                    .map_err(|why| Error::Mismatch(format!("column `{name}` of the source {why}")))?;
+                if !types::fits(&value, field.data_type()) {
+                    return Err(Error::Mismatch(format!(
+                        "column `{name}` is {value} in the source and {} in the table: declare it in [source.schema], or \
+                         convert it with source.select",
+                        field.data_type()
+                    )));
+                }
+                let required = !field.is_nullable();
+                (Origin::Source { index, required }, types::writing_type(Some(given), field.data_type()))
+            } else if field.is_nullable() {
+                (Origin::Null, field.data_type().clone())
+            } else {
+                return Err(Error::Mismatch(format!("the table requires a column `{name}`, and the source has none")));
+            };
+            origins.push(origin);
+            fields.push(field.as_ref().clone().with_data_type(data_type));
+        }
+        for field in input.fields().iter().filter(|field| !additions.takes(field.name())) {
+            if table.index_of(field.name()).is_err() {
+                return Err(Error::Mismatch(format!(
+                    "the source has a column `{}`, and the table has none: add it to the table, or leave it out with \
+                     source.select",
+                    field.name()
+                )));
+            }
+        }
+        if let Some(missing) = made.iter().find(|made| table.index_of(made.name()).is_err()) {
+            return Err(Error::Mismatch(format!(
+                "the job adds a column `{}`, and the table has none: add it to the table, or write to a new table",
+                missing.name()
+            )));
+        }
+        Ok(Self { schema: Arc::new(Schema::new(fields)), origins, additions, batch_id, render_rejects })
+    }
+
+    /// The table's columns as they are handed to the Parquet writer.
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The index of the geometry column that is kept.
+    pub(crate) fn geometry(&self) -> Option<usize> {
+        self.additions.geometry.as_ref().and_then(|name| self.schema.index_of(name).ok())
+    }
+
+    /// The rows of `source` that can be used as rows of the table, and those that cannot.
+    pub(crate) fn apply(&self, source: SourceBatch) -> Result<(RecordBatch, RejectedRows), Error> {
+        let SourceBatch { batch, file, first_row, rejects } = source;
+        let (mut points, at_points) = match &self.additions.points {
+            Some(columns) => {
+                let (points, rejects) = hexfloe_batch::points(&batch, columns)?;
+                (Some(points), rejects)
+            }
+            None => (None, Vec::new()),
+        };
+        let missing = self.missing_values(&batch);
+        let rejects = first_of_each_row([rejects, at_points, missing]);
+        let mut rows = batch.clone();
+        if !rejects.is_empty() {
+            let keep = keep(batch.num_rows(), &rejects);
+            rows =
+                arrow::compute::filter_record_batch(&batch, &keep).map_err(Error::arrow("take out rejected rows"))?;
+            points = points.map(|points| points.filter(&keep)).transpose()?;
+        }
+        let rejected = RejectedRows::new(&file, first_row, rejects, &batch, self.render_rejects)?;
+        let made = self.make(rows.num_rows(), points.as_ref())?;
+        let columns = self.origins.iter().zip(self.schema.fields()).map(|(origin, field)| match origin {
+            Origin::Source { index, .. } => types::convert(rows.column(*index), field.data_type()),
+            Origin::Made(index) => Ok(Arc::clone(&made[*index])),
+            Origin::Null => Ok(new_null_array(field.data_type(), rows.num_rows())),
+        });
+        let failed = Error::arrow("convert a batch to the table's columns");
+        let columns = columns.collect::<Result<Vec<_>, _>>().map_err(&failed)?;
+        let shaped = RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(&failed)?;
+        Ok((shaped, rejected))
+    }
+
+    /// Nulls in columns that the table requires.
+    fn missing_values(&self, batch: &RecordBatch) -> Vec<Reject> {
+        let mut rejects = Vec::new();
+        for origin in &self.origins {
+            let Origin::Source { index, required: true } = origin else { continue };
+            let (column, schema) = (batch.column(*index), batch.schema());
+            if column.null_count() > 0 {
+                let name = schema.field(*index).name();
+                let rows = (0..batch.num_rows()).filter(|row| column.is_null(*row));
+                rejects.extend(
+                    rows.map(|row| Reject { row, reason: RejectReason::MissingRequired { column: name.clone() } }),
+                );
+            }
+        }
+        rejects.sort_by_key(|reject| reject.row);
+        rejects
+    }
+
+    /// The columns of [`Additions::made`].
+    fn make(&self, rows: usize, points: Option<&Points>) -> Result<Vec<ArrayRef>, Error> {
+        let mut made: Vec<ArrayRef> = Vec::new();
+        if let Some(points) = points {
+            if self.additions.geometry.is_some() {
+                made.push(Arc::new(wkb_points(points)?));
+            }
+            if let Some(cells) = &self.additions.cells {
+                made.extend(cells.derive(points)?);
+            }
+        }
+        made.push(Arc::new(constant(self.batch_id.as_str(), rows).map_err(Error::arrow("make the batch column"))?));
+        Ok(made)
+    }
+}
+
+/// The same text in every row, over one copy of it.
+fn constant(text: &str, rows: usize) -> Result<StringViewArray, arrow::error::ArrowError> {
+    let view = make_view(text.as_bytes(), 0, 0);
+    StringViewArray::try_new(ScalarBuffer::from(vec![view; rows]), vec![Buffer::from(text.as_bytes())], None)
+}
+
+/// One reject for a row: the earlier list has the better reason.
+fn first_of_each_row<const N: usize>(lists: [Vec<Reject>; N]) -> Vec<Reject> {
+    let mut rejects: Vec<Reject> = lists.into_iter().flatten().collect();
+    rejects.sort_by_key(|reject| reject.row);
+    rejects.dedup_by_key(|reject| reject.row);
+    rejects
+}
+
+fn keep(rows: usize, rejects: &[Reject]) -> BooleanArray {
+    let mut keep = BooleanBufferBuilder::new(rows);
+    keep.append_n(rows, true);
+    for reject in rejects {
+        keep.set_bit(reject.row, false);
+    }
+    BooleanArray::new(keep.finish(), None)
+}
