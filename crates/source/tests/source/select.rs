@@ -31,7 +31,7 @@ fn select(sql: &str) -> Result<Rows, Error> {
 #[case("SELECT name FROM input WHERE since = $run_date", &["S"])]
 #[case("SELECT name, $run_date AS run_date FROM input WHERE since > $run_date", &["N|2024-05-07"])]
 #[case("SELECT name FROM input ORDER BY name", &["M", "N", "S"])]
-#[case("SELECT a.name AS x, b.name AS y FROM input a JOIN input b ON a.lat = -b.lat", &["N|N"])]
+#[case("SELECT a.name AS x, b.lat AS y FROM input a JOIN input b ON a.name = b.name WHERE a.lon = 11.5", &["M|48.1"])]
 #[case("SELECT name FROM input WHERE lat = (SELECT max(lat) FROM input)", &["M"])]
 #[case("SELECT upper(name) || '-' || CAST(count(*) AS VARCHAR) AS v FROM input GROUP BY name ORDER BY v", &["M-1", "N-1", "S-1"])]
 #[case("SELECT name FROM input LIMIT 1", &["M"])]
