@@ -38,8 +38,10 @@ fn pyiceberg_and_duckdb_read_what_the_file_holds() {
 #[test]
 fn every_cell_is_the_one_the_h3_library_computes() {
     let (lake, _) = ingested();
-    let cells = json!({ "h3_cell": 9, "h3_cell_r0": 0 });
-    lake.nothing_wrong("wrong_cells", json!({ "table": TABLE, "lat": "lat", "lon": "lon", "cells": cells }));
+    let cells = json!({
+        "table": TABLE, "lat": "lat", "lon": "lon", "cell": "h3_cell", "resolution": 9, "parents": { "h3_cell_r0": 0 },
+    });
+    lake.nothing_wrong("wrong_cells", cells);
 }
 
 #[test]

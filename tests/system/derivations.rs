@@ -50,6 +50,7 @@ fn cells_of_every_resolution_are_those_of_the_h3_library(
     let lake = Lake::with_points(&some);
     let settings = [format!("h3.resolution={resolution}"), format!("h3.type=\"{kind}\"")];
     lake.ingest(&["job.toml", "--set", &settings[0], "--set", &settings[1]]).committed();
-    let cells = json!({ "table": "ns.points", "lat": "lat", "lon": "lon", "cells": { "h3_cell": resolution } });
+    let cells =
+        json!({ "table": "ns.points", "lat": "lat", "lon": "lon", "cell": "h3_cell", "resolution": resolution });
     lake.nothing_wrong("wrong_cells", cells);
 }

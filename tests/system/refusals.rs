@@ -42,7 +42,7 @@ impl Bad {
         };
         let parquet = |whole: bool, keep: usize| {
             job("\"csv\"", "\"parquet\"");
-            let (from, to) = (data("places.geoparquet"), lake.path("points.csv"));
+            let (from, to) = (data("kinds.parquet"), lake.path("points.csv"));
             let content = fs::read(from).unwrap();
             let kept = if whole { &content[..content.len() - keep] } else { &content[keep..] };
             fs::write(to, kept).unwrap();
@@ -75,7 +75,7 @@ impl Bad {
             Self::HeadlessParquet => parquet(false, 1_000),
             Self::NotParquet => {
                 job("\"csv\"", "\"parquet\"");
-                csv(GOOD.as_bytes());
+                csv(b"id,lat,lon\n5,35.7,139.7\n");
             }
         }
     }
@@ -97,12 +97,12 @@ impl Bad {
 #[case(Bad::NotANumber, Exit::Input, &["points.csv", "2"])]
 #[case(Bad::NoLatitude, Exit::Input, &["points.csv", "2", "latitude"])]
 #[case(Bad::EmptyFile, Exit::Input, &["points.csv"])]
-#[case(Bad::MissingFile, Exit::Usage, &["points.csv"])]
-#[case(Bad::NoMatch, Exit::Usage, &["points-*.csv"])]
-#[case(Bad::Directory, Exit::Usage, &["points.csv", "directory"])]
+#[case(Bad::MissingFile, Exit::Input, &["points.csv"])]
+#[case(Bad::NoMatch, Exit::Input, &["points-*.csv"])]
+#[case(Bad::Directory, Exit::Input, &["points.csv", "folder"])]
 #[case(Bad::UnknownKey, Exit::Usage, &["resolutoin", "resolution"])]
 #[case(Bad::UnknownSection, Exit::Usage, &["geometri", "geometry"])]
-#[case(Bad::WrongType, Exit::Usage, &["resolution"])]
+#[case(Bad::WrongType, Exit::Usage, &["line 12", "fine"])]
 #[case(Bad::NotToml, Exit::Usage, &["job.toml"])]
 #[case(Bad::NoJob, Exit::Usage, &["job.toml"])]
 #[case(Bad::UnknownOverride, Exit::Usage, &["nmae", "name"])]
@@ -120,6 +120,7 @@ fn bad_input_is_named_and_changes_nothing(
         lake.ingest(&["job.toml"]).committed();
     }
     let before = lake.state();
+    lake.write("points.csv", "id,lat,lon\n4,35.7,139.7\n");
     bad.prepare(&lake);
     lake.ingest(bad.arguments()).refuses(exit, says);
     assert_eq!(lake.state(), before);

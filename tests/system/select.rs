@@ -28,7 +28,7 @@ fn the_run_date_is_a_parameter_of_the_select() {
     );
     lake.nothing_wrong(
         "wrong_cells",
-        json!({ "table": "ns.points", "lat": "lat", "lon": "lon", "cells": { "h3_cell": 9 } }),
+        json!({ "table": "ns.points", "lat": "lat", "lon": "lon", "cell": "h3_cell", "resolution": 9 }),
     );
     lake.ingest(&["job.toml", "--run-date", "2026-03-11"]).skipped();
 }
