@@ -160,6 +160,13 @@ def spread(path, rows=6_000, seed=4):
     pq.write_table(table, path, row_group_size=1_000)
 
 
+def few(path, rows=5_000):
+    """The columns of the smallest tests, in several row groups."""
+    lat, lon, _ = cities()
+    table = pa.table({"id": pa.array(range(rows), pa.int64()), "lat": lat[:rows], "lon": lon[:rows]})
+    pq.write_table(table, path, row_group_size=1_000)
+
+
 def places(path, rows=5_000):
     """Places around the world as WKB points, described as GeoParquet 1.1 does."""
     lat, lon, names = cities()
@@ -185,6 +192,7 @@ MAKERS = {
     "points_10m.parquet": lambda path: points(path, 10_000_000, 2),
     "kinds.parquet": kinds,
     "spread.parquet": spread,
+    "few.parquet": few,
     "places.geoparquet": places,
 }
 

@@ -42,7 +42,7 @@ impl Bad {
         };
         let parquet = |whole: bool, keep: usize| {
             job("\"csv\"", "\"parquet\"");
-            let (from, to) = (data("kinds.parquet"), lake.path("points.csv"));
+            let (from, to) = (data("few.parquet"), lake.path("points.csv"));
             let content = fs::read(from).unwrap();
             let kept = if whole { &content[..content.len() - keep] } else { &content[keep..] };
             fs::write(to, kept).unwrap();
@@ -129,7 +129,7 @@ fn bad_input_is_named_and_changes_nothing(
 
 #[test]
 fn parquet_cut_at_any_length_is_refused() {
-    let whole = data("places.geoparquet");
+    let whole = data("few.parquet");
     let length = fs::metadata(&whole).unwrap().len();
     let lake = Lake::new();
     lake.write("job.toml", POINTS.replace("\"csv\"", "\"parquet\"").replace("points.csv", "cut.parquet"));

@@ -107,7 +107,7 @@ fn a_file_that_was_touched_is_the_same_batch_and_changed_content_is_another() {
 
 #[test]
 fn every_exit_code_is_documented() {
-    let reference = fs::read_to_string(repository().join("docs/reference/exit-codes.md")).unwrap();
+    let reference = fs::read_to_string(repository().join("docs/reference/command-line.md")).unwrap();
     for code in 0..=7 {
         assert!(reference.contains(&format!("| {code} |")), "exit code {code} is not explained:\n{reference}");
     }
