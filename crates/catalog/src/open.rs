@@ -153,6 +153,21 @@ impl OpenCatalog {
         }
     }
 
+    /// Undoes a creation, if nobody has committed to the table since; says whether it did. What lies below its location,
+    /// which is the table's alone, goes with it.
+    ///
+    /// # Errors
+    ///
+    /// When it is not known whether the table is still in the catalog; then nothing is removed.
+    pub async fn discard(&self, created: &Table) -> Result<bool, Error> {
+        let discarded = self.port.discard(created).await?;
+        if discarded {
+            // What cannot be removed is unreferenced.
+            let _ = self.store.file_io().delete_prefix(created.metadata().location()).await;
+        }
+        Ok(discarded)
+    }
+
     /// Makes the namespace and those above it, where they are missing.
     async fn ensure_namespace(&self, namespace: &NamespaceIdent) -> Result<(), Error> {
         let failed = |error| Error::table("create the namespace of", &format!("{namespace}.*"), error);

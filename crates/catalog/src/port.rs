@@ -64,4 +64,18 @@ pub trait CommitPort: Debug + Send + Sync {
     ///
     /// Only when nothing was applied and nothing will be, for a reason other than a conflict.
     async fn commit(&self, request: &CommitRequest) -> Result<CommitOutcome, Error>;
+
+    /// Takes a table out of the catalog if it is still exactly as it was created: its pointer is the one in `created`.
+    /// Says whether it did. Files are left alone.
+    ///
+    /// A port that cannot make the removal conditional does nothing: a table that somebody has committed to meanwhile
+    /// must stay.
+    ///
+    /// # Errors
+    ///
+    /// When it is not known whether the table was taken out.
+    async fn discard(&self, created: &Table) -> Result<bool, Error> {
+        let _ = created;
+        Ok(false)
+    }
 }

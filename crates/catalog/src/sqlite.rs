@@ -31,8 +31,14 @@ const IS_TABLE: &str = "(iceberg_type = 'TABLE' OR iceberg_type IS NULL)";
 /// Commits to a SQL catalog in a SQLite database.
 #[derive(Debug)]
 pub struct SqlitePort {
-    catalog: String,
     database: PathBuf,
+    pointers: Pointers,
+}
+
+/// The catalog's table of pointers. Cheap to clone.
+#[derive(Clone, Debug)]
+struct Pointers {
+    catalog: String,
     pool: SqlitePool,
     store: Store,
     busy_timeout: Duration,
@@ -99,7 +105,8 @@ impl SqlitePort {
         if access == Access::Existing && tables == 0 {
             return Err(Error::NoCatalog { path });
         }
-        Ok(Self { catalog: catalog.to_owned(), database: database.to_owned(), pool, store, busy_timeout })
+        let pointers = Pointers { catalog: catalog.to_owned(), pool, store, busy_timeout };
+        Ok(Self { database: database.to_owned(), pointers })
     }
 
     /// The database as a URL for other users of `sqlx`.
@@ -107,6 +114,23 @@ impl SqlitePort {
         let path = self.database.display().to_string();
         let encoded = path.replace('%', "%25").replace('?', "%3F").replace('#', "%23");
         format!("sqlite://{encoded}?mode=rw")
+    }
+}
+
+impl Pointers {
+    /// Swaps the pointer, and removes the new metadata file if it did not become the table's.
+    async fn swap(self, table: TableIdent, from: String, to: String) -> Swap {
+        let mut swap = Swap::Busy;
+        for _ in 0..BUSY_ATTEMPTS {
+            swap = self.swap_once(&table, &from, &to).await;
+            if !matches!(swap, Swap::Busy) {
+                break;
+            }
+        }
+        if matches!(swap, Swap::Busy | Swap::Moved(_) | Swap::Failed(_)) {
+            self.forget(&to).await;
+        }
+        swap
     }
 
     async fn swap_once(&self, table: &TableIdent, from: &str, to: &str) -> Swap {
@@ -205,31 +229,43 @@ impl CommitPort for SqlitePort {
             .build()
             .map_err(failed)?;
         if let Err(source) = committed.metadata().write_to(base.file_io(), &next).await {
-            self.forget(&to).await;
+            self.pointers.forget(&to).await;
             return Err(Error::table("write the metadata of", table, source));
         }
-        for _ in 0..BUSY_ATTEMPTS {
-            match self.swap_once(table, from, &to).await {
-                Swap::Done => return Ok(CommitOutcome::Committed(committed)),
-                Swap::Moved(reason) => {
-                    self.forget(&to).await;
-                    return Ok(CommitOutcome::Conflict { reason });
-                }
-                Swap::Busy => {}
-                Swap::Failed(source) => {
-                    self.forget(&to).await;
-                    return Err(Error::Database { action: "change the table's pointer", source });
-                }
-                Swap::Unknown(error) => {
-                    return Ok(CommitOutcome::Unknown {
-                        reason: "the database failed while it committed".to_owned(),
-                        source: Some(Box::new(error)),
-                    });
-                }
-            }
+        // In a task of its own, which goes on when the caller gives up: a connection that is dropped within a
+        // transaction would go back to the pool with the lock.
+        let swap = self.pointers.clone().swap(table.clone(), from.to_owned(), to);
+        let unknown = |source: Box<dyn std::error::Error + Send + Sync>| {
+            let reason = "the database failed while it committed".to_owned();
+            Ok(CommitOutcome::Unknown { reason, source: Some(source) })
+        };
+        match tokio::spawn(swap).await {
+            Ok(Swap::Done) => Ok(CommitOutcome::Committed(committed)),
+            Ok(Swap::Moved(reason)) => Ok(CommitOutcome::Conflict { reason }),
+            Ok(Swap::Busy) => Err(Error::Busy { waited: self.pointers.busy_timeout * BUSY_ATTEMPTS }),
+            Ok(Swap::Failed(source)) => Err(Error::Database { action: "change the table's pointer", source }),
+            Ok(Swap::Unknown(error)) => unknown(Box::new(error)),
+            Err(error) => unknown(Box::new(error)),
         }
-        self.forget(&to).await;
-        Err(Error::Busy { waited: self.busy_timeout * BUSY_ATTEMPTS })
+    }
+
+    async fn discard(&self, created: &Table) -> Result<bool, Error> {
+        let table = created.identifier();
+        let pointer = created.metadata_location_result().map_err(|error| Error::table("discard", table, error))?;
+        let delete = format!(
+            "DELETE FROM iceberg_tables \
+             WHERE catalog_name = ? AND table_namespace = ? AND table_name = ? AND {IS_TABLE} \
+             AND metadata_location = ?"
+        );
+        let deleted = sqlx::query(&delete)
+            .bind(&self.pointers.catalog)
+            .bind(table.namespace().clone().inner().join("."))
+            .bind(table.name())
+            .bind(pointer)
+            .execute(&self.pointers.pool)
+            .await
+            .map_err(|source| Error::Database { action: "discard a new table", source })?;
+        Ok(deleted.rows_affected() == 1)
     }
 }
 
@@ -284,7 +320,7 @@ mod tests {
         let database = folder.path().join("lake/catalog.db");
         let patience = Duration::from_millis(20);
         let port = SqlitePort::open_waiting("lake", &database, Access::Create, Store::local(), patience).await.unwrap();
-        let lock = port.pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
+        let lock = port.pointers.pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
         let metadata = folder.path().join(&base.metadata().location()["file:///".len() - 1..]).join("metadata");
         let files = || std::fs::read_dir(&metadata).unwrap().count();
         let before = files();

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::{StreamExt, TryStreamExt};
 use iceberg::spec::{
-    DataContentType, FormatVersion, ManifestContentType, ManifestEntryRef, ManifestFile, TableMetadata,
+    DataContentType, DataFile, FormatVersion, ManifestContentType, ManifestEntryRef, ManifestFile, SchemaRef,
+    SnapshotRef, TableMetadata,
 };
 use iceberg::table::Table;
 
@@ -14,30 +15,85 @@ use crate::Error;
 /// How many manifests are fetched at once.
 const CONCURRENT_READS: usize = 8;
 
-/// Manifests never change, so those read for one attempt serve the next. Table metadata is never kept.
+/// Manifests never change, so those read for one attempt serve the next, and those of one batch the next batch. Table
+/// metadata is never kept.
 #[derive(Debug, Default)]
 pub(crate) struct ManifestCache {
-    entries: Mutex<HashMap<String, Arc<Vec<ManifestEntryRef>>>>,
+    manifests: Mutex<HashMap<String, CachedManifest>>,
+}
+
+#[derive(Clone, Debug)]
+struct CachedManifest {
+    schema: SchemaRef,
+    entries: Arc<Vec<ManifestEntryRef>>,
 }
 
 impl ManifestCache {
-    async fn entries(&self, table: &Table, file: &ManifestFile) -> Result<Arc<Vec<ManifestEntryRef>>, Error> {
-        let known = self.entries.lock().unwrap_or_else(PoisonError::into_inner).get(&file.manifest_path).cloned();
-        if let Some(entries) = known {
-            return Ok(entries);
+    async fn manifest(&self, table: &Table, file: ManifestFile) -> Result<LoadedManifest, Error> {
+        let known = self.manifests.lock().unwrap_or_else(PoisonError::into_inner).get(&file.manifest_path).cloned();
+        if let Some(CachedManifest { schema, entries }) = known {
+            return Ok(LoadedManifest { file, schema, entries });
         }
         let manifest = file.load_manifest(table.file_io()).await.map_err(Error::iceberg("read a manifest"))?;
-        let entries = Arc::new(manifest.into_parts().0);
-        let mut cache = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.insert(file.manifest_path.clone(), Arc::clone(&entries));
-        Ok(entries)
+        let (entries, metadata) = manifest.into_parts();
+        let read = CachedManifest { schema: metadata.schema().clone(), entries: Arc::new(entries) };
+        let mut cache = self.manifests.lock().unwrap_or_else(PoisonError::into_inner);
+        let CachedManifest { schema, entries } = cache.entry(file.manifest_path.clone()).or_insert(read).clone();
+        drop(cache);
+        Ok(LoadedManifest { file, schema, entries })
     }
+
+    /// Forgets most of what is not among `current`, so that a long series of commits holds about one table's manifests.
+    fn trim(&self, current: &[LoadedManifest]) {
+        let mut cache = self.manifests.lock().unwrap_or_else(PoisonError::into_inner);
+        if cache.len() > 2 * current.len() + CONCURRENT_READS {
+            let current: HashSet<&str> = current.iter().map(|loaded| loaded.file.manifest_path.as_str()).collect();
+            cache.retain(|path, _| current.contains(path.as_str()));
+        }
+    }
+
+    /// The manifests of a snapshot, in the order of its list.
+    async fn manifests(&self, table: &Table, snapshot: &SnapshotRef) -> Result<Vec<LoadedManifest>, Error> {
+        let list = table.manifest_list_reader(snapshot).load().await;
+        let files: Vec<ManifestFile> =
+            list.map_err(Error::iceberg("read the manifest list"))?.consume_entries().into_iter().collect();
+        futures::stream::iter(files)
+            .map(|file| self.manifest(table, file))
+            .buffered(CONCURRENT_READS)
+            .try_collect()
+            .await
+    }
+}
+
+/// Those of `files` that a retained snapshot of `table` refers to, as manifest list, manifest or data file. Only
+/// snapshots from `since_ms` on are looked at: older ones cannot know the files.
+pub(crate) async fn referenced<'a>(
+    table: &Table,
+    since_ms: i64,
+    files: &HashSet<&'a str>,
+    cache: &ManifestCache,
+) -> Result<HashSet<&'a str>, Error> {
+    let mut referenced = HashSet::new();
+    let mut seen = HashSet::new();
+    for snapshot in table.metadata().snapshots().filter(|snapshot| snapshot.timestamp_ms() >= since_ms) {
+        referenced.extend(files.get(snapshot.manifest_list()));
+        for manifest in cache.manifests(table, snapshot).await? {
+            let path = &manifest.file.manifest_path;
+            referenced.extend(files.get(path.as_str()));
+            if seen.insert(path.clone()) {
+                referenced.extend(manifest.entries.iter().filter_map(|entry| files.get(entry.file_path())));
+            }
+        }
+    }
+    Ok(referenced)
 }
 
 /// A manifest of the current snapshot with its entries, whose ids and sequence numbers are filled in.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadedManifest {
     pub(crate) file: ManifestFile,
+    /// The schema it was written under: its partition spec may need columns that the table has no more.
+    pub(crate) schema: SchemaRef,
     pub(crate) entries: Arc<Vec<ManifestEntryRef>>,
 }
 
@@ -69,24 +125,11 @@ impl Base {
                 ),
             });
         }
-        let files = match table.metadata().current_snapshot() {
-            Some(snapshot) => {
-                let list = table.manifest_list_reader(snapshot).load().await;
-                list.map_err(Error::iceberg("read the manifest list"))?.consume_entries().into_iter().collect()
-            }
+        let manifests = match table.metadata().current_snapshot() {
+            Some(snapshot) => cache.manifests(&table, snapshot).await?,
             None => Vec::new(),
         };
-        let manifests = futures::stream::iter(files)
-            .map(|file| {
-                let table = &table;
-                async move {
-                    let entries = cache.entries(table, &file).await?;
-                    Ok::<_, Error>(LoadedManifest { file, entries })
-                }
-            })
-            .buffered(CONCURRENT_READS)
-            .try_collect()
-            .await?;
+        cache.trim(&manifests);
         Ok(Self { table, manifests })
     }
 
@@ -97,6 +140,19 @@ impl Base {
     /// Paths of all live files.
     pub(crate) fn live_paths(&self) -> HashSet<&str> {
         self.manifests.iter().flat_map(LoadedManifest::live).map(|entry| entry.file_path()).collect()
+    }
+
+    /// The snapshot that added `files`, when there are any and all of them are live.
+    pub(crate) fn added_by(&self, files: &[DataFile]) -> Option<i64> {
+        let live: HashMap<&str, Option<i64>> = self
+            .manifests
+            .iter()
+            .flat_map(LoadedManifest::live)
+            .map(|entry| (entry.file_path(), entry.snapshot_id()))
+            .collect();
+        let mut added = files.iter().map(|file| live.get(file.file_path()).copied().flatten());
+        let first = added.next()??;
+        added.all(|other| other.is_some()).then_some(first)
     }
 
     /// A live delete file, if there is any.

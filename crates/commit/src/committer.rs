@@ -1,6 +1,7 @@
 //! The exactly-once loop.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hexfloe_batch::{BATCH_ID_COLUMN, BatchId, DerivationRecord, Sha256Hex};
@@ -10,16 +11,19 @@ use iceberg::table::Table;
 use iceberg::{TableIdent, TableUpdate};
 use uuid::Uuid;
 
-use crate::base::{Base, ManifestCache};
+use crate::base::{self, Base, ManifestCache};
 use crate::environment::SharedEnvironment;
 use crate::ledger::{Ledger, LedgerBounds};
 use crate::plan::{Fate, Filter, Plan};
 use crate::retry::Backoff;
-use crate::snapshot::{self, SnapshotDraft};
+use crate::snapshot::{self, SnapshotDraft, SnapshotRequest};
 use crate::{Error, ErrorKind, names, rewrite};
 
 /// An attempt older than this does not commit: half of the age at which cleanup may take its files at the earliest.
 const MAX_ATTEMPT_HOURS: i64 = 12;
+
+/// How far the clocks of two writers may be apart when snapshots are told from their times.
+const CLOCK_TOLERANCE_MS: i64 = 3_600_000;
 
 /// A derived column and how the running program derives it.
 #[derive(Clone, Debug)]
@@ -99,36 +103,63 @@ pub enum BatchOutcome {
     },
 }
 
-/// Commits batches to the tables of one catalog.
+/// Commits batches to the tables of one catalog. A series of batches is best given to one committer: it need not read
+/// again the manifests it has seen, and they are all it remembers.
 #[derive(Clone, Debug)]
 pub struct Committer {
     catalog: OpenCatalog,
     environment: SharedEnvironment,
     bounds: LedgerBounds,
+    cache: Arc<ManifestCache>,
 }
 
-/// Why an attempt has to be made again, and what it leaves behind.
+/// What one turn of the loop came to.
 enum Attempt {
     Committed { snapshot_id: i64, replaced_rows: u64 },
     Skipped { snapshot_id: Option<i64> },
     Conflict { reason: String },
     Unknown { reason: String, source: Option<Box<dyn std::error::Error + Send + Sync>> },
+    Failed(Error),
 }
 
 /// A request that was sent.
 struct Sent {
     snapshot_id: i64,
+    manifest_list: String,
     replaced_rows: u64,
     /// Metadata files, and data files rewritten without the batch, of this attempt alone.
     files: Vec<String>,
-    /// Whether the request may still be applied.
-    unknown: bool,
+    answer: Answer,
+}
+
+impl Sent {
+    /// Whether the table holds this request's snapshot. An id alone could be another writer's.
+    fn is_in(&self, table: &Table) -> bool {
+        let snapshot = table.metadata().snapshot_by_id(self.snapshot_id);
+        snapshot.is_some_and(|snapshot| snapshot.manifest_list() == self.manifest_list)
+    }
+
+    fn committed(&self) -> Attempt {
+        Attempt::Committed { snapshot_id: self.snapshot_id, replaced_rows: self.replaced_rows }
+    }
+}
+
+/// What is known of a request that was sent and is not seen in the table.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    /// It may be applied, now or later. Nothing it names is ever removed.
+    Open,
+    /// The catalog says it was not applied. The table has not been looked at since: a catalog that got the request
+    /// twice says so too.
+    Denied,
+    /// Denied, and a table loaded afterwards does not hold it.
+    Refuted,
 }
 
 impl Committer {
     /// A committer with the default ledger bounds.
     pub fn new(catalog: OpenCatalog, environment: SharedEnvironment) -> Self {
-        Self { catalog, environment, bounds: LedgerBounds::default() }
+        Self { catalog, environment, bounds: LedgerBounds::default(), cache: Arc::default() }
     }
 
     /// The same with other ledger bounds.
@@ -166,36 +197,52 @@ impl Committer {
     /// Makes the table hold exactly the rows of `batch` under its batch id, in one snapshot, together with the ledger.
     ///
     /// Everything is decided on every attempt from a freshly loaded table; only the data files are kept from one
-    /// attempt to the next. On return the data files are in the table ([`BatchOutcome::Committed`]), removed
-    /// (skipped, or an error), or, when the outcome is unknown, left alone.
+    /// attempt to the next. On return the data files are in the table ([`BatchOutcome::Committed`]), or removed
+    /// (skipped, or an error). They are left alone when the outcome is unknown, and when the table cannot be asked once
+    /// more whether a snapshot refers to them: then cleanup finds them. The same `batch` may be given again, whatever
+    /// became of it.
     ///
     /// # Errors
     ///
-    /// See [`Error`]. After [`ErrorKind::Unknown`](crate::ErrorKind::Unknown) the same call may be made again.
+    /// See [`Error`].
     pub async fn commit(&self, batch: &BatchCommit) -> Result<BatchOutcome, Error> {
         let mut sent = Vec::new();
-        let result = self.attempts(batch, &mut sent).await;
-        let committed = match &result {
-            Ok(BatchOutcome::Committed { snapshot_id, .. }) => Some(*snapshot_id),
-            _ => None,
+        let result = match refuse_inconsistent(batch) {
+            Ok(()) => self.attempts(batch, &mut sent).await,
+            Err(error) => Err(error),
         };
-        let lost = |sent: &&Sent| Some(sent.snapshot_id) != committed;
-        for attempt in sent.iter().filter(lost).filter(|sent| !sent.unknown) {
-            self.remove(attempt.files.iter().map(String::as_str)).await;
+        if let Ok(BatchOutcome::Committed { snapshot_id, .. }) = &result {
+            let lost = sent.iter().filter(|sent| sent.answer == Answer::Refuted && sent.snapshot_id != *snapshot_id);
+            self.remove(lost.flat_map(|sent| &sent.files).map(String::as_str)).await;
+            return result;
         }
-        // A request of unknown fate may still be applied: everything it names stays.
-        let open = sent.iter().filter(lost).any(|sent| sent.unknown);
-        if committed.is_none() && !open {
-            self.remove(batch.files.iter().map(DataFile::file_path)).await;
-        }
+        self.remove_lost(batch, &sent).await;
         match result {
-            Err(error) if open && error.kind() != ErrorKind::Unknown => Err(Error::Unknown {
-                table: batch.table.to_string(),
-                reason: error.to_string(),
-                source: Some(Box::new(error)),
-            }),
+            Err(error) if error.kind() != ErrorKind::Unknown && is_open(&sent) => Err(unknown(batch, error)),
             result => result,
         }
+    }
+
+    /// Removes what a batch that was not committed leaves behind, as far as no snapshot refers to it.
+    ///
+    /// That an outcome was reported is no proof: an earlier call with the same files may have had its answer lost. So
+    /// the table is asked once more, and when it does not answer, or is another one by now, everything stays.
+    async fn remove_lost(&self, batch: &BatchCommit, sent: &[Sent]) {
+        let refuted = sent.iter().filter(|sent| sent.answer == Answer::Refuted);
+        let mut files: HashSet<&str> = refuted.flat_map(|sent| &sent.files).map(String::as_str).collect();
+        if sent.iter().all(|sent| sent.answer == Answer::Refuted) {
+            files.extend(batch.files.iter().map(DataFile::file_path));
+        }
+        if files.is_empty() {
+            return;
+        }
+        let Ok(table) = self.load(batch).await else { return };
+        if table.metadata().uuid() != batch.written_for.uuid {
+            return;
+        }
+        let since_ms = batch.started_ms.saturating_sub(CLOCK_TOLERANCE_MS);
+        let Ok(referenced) = base::referenced(&table, since_ms, &files, &self.cache).await else { return };
+        self.remove(files.difference(&referenced).copied()).await;
     }
 
     /// Removes files of ours that nothing refers to. What cannot be removed is left to cleanup.
@@ -206,32 +253,32 @@ impl Committer {
     }
 
     async fn attempts(&self, batch: &BatchCommit, sent: &mut Vec<Sent>) -> Result<BatchOutcome, Error> {
-        let cache = ManifestCache::default();
         let (mut conflicts, mut unknowns) = (0_u32, 0_u32);
         let mut waited = Duration::ZERO;
         let mut properties = HashMap::new();
         loop {
             let outcome = match self.load(batch).await {
-                // While a request is open, a table that cannot be read decides nothing.
-                Err(error) if sent.iter().any(|sent| sent.unknown) => {
+                // While a request is not settled, a table that cannot be read decides nothing.
+                Err(error) if sent.iter().any(|sent| sent.answer != Answer::Refuted) => {
                     Attempt::Unknown { reason: error.to_string(), source: Some(Box::new(error)) }
                 }
                 Err(error) => return Err(error),
                 Ok(table) => {
                     properties.clone_from(table.metadata().properties());
-                    match landed(&table, sent) {
-                        Some(attempt) => attempt,
-                        None => self.attempt(batch, table, &cache, sent).await?,
+                    match look(&table, sent) {
+                        Some(landed) => landed,
+                        None => self.attempt(batch, table, sent).await?,
                     }
                 }
             };
-            let attempts = u32::try_from(sent.len()).unwrap_or(u32::MAX);
+            let attempts = u32::try_from(sent.len()).unwrap_or(u32::MAX).max(1);
             let jitter = self.environment.jitter();
             let (wait, given_up) = match outcome {
                 Attempt::Committed { snapshot_id, replaced_rows } => {
                     return Ok(BatchOutcome::Committed { snapshot_id, replaced_rows, attempts });
                 }
                 Attempt::Skipped { snapshot_id } => return Ok(BatchOutcome::Skipped { snapshot_id }),
+                Attempt::Failed(error) => (None, error),
                 Attempt::Conflict { reason } => {
                     conflicts += 1;
                     let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
@@ -246,15 +293,16 @@ impl Committer {
             };
             let Some(wait) = wait else {
                 // One last look: the answer to the last request may not have been the whole truth.
-                return match self.load(batch).await.map(|table| landed(&table, sent)) {
+                return match self.load(batch).await.map(|table| look(&table, sent)) {
                     Ok(Some(Attempt::Committed { snapshot_id, replaced_rows })) => {
                         Ok(BatchOutcome::Committed { snapshot_id, replaced_rows, attempts })
                     }
+                    Err(error) if matches!(given_up, Error::Exhausted { .. }) => Err(unknown(batch, error)),
                     _ => Err(given_up),
                 };
             };
             self.environment.sleep(wait).await;
-            waited += wait;
+            waited = waited.saturating_add(wait);
         }
     }
 
@@ -264,29 +312,31 @@ impl Committer {
     }
 
     /// One attempt, decided on `table` and nothing else.
-    async fn attempt(
-        &self,
-        batch: &BatchCommit,
-        table: Table,
-        cache: &ManifestCache,
-        sent: &mut Vec<Sent>,
-    ) -> Result<Attempt, Error> {
+    async fn attempt(&self, batch: &BatchCommit, table: Table, sent: &mut Vec<Sent>) -> Result<Attempt, Error> {
         let checked = self.check(&table, &batch.batch_id, batch.derivation.as_ref(), batch.force);
         if let Some(BatchOutcome::Skipped { snapshot_id }) = checked? {
-            return self.skipped(batch, table, cache, sent, snapshot_id).await;
+            // If a request of ours went out before, it may have been that one, even though its snapshot is not to be
+            // seen any more.
+            let ours = match sent.is_empty() {
+                true => None,
+                false => Base::load(table, &self.cache).await.ok().and_then(|base| landed_in(&base, batch, sent)),
+            };
+            return Ok(ours.unwrap_or(Attempt::Skipped { snapshot_id }));
         }
         refuse_changed(batch, table.metadata())?;
-        let age_hours = (self.environment.now_ms() - batch.started_ms) / 3_600_000;
-        if age_hours >= MAX_ATTEMPT_HOURS {
-            return Err(Error::TooLate { hours: age_hours, limit: MAX_ATTEMPT_HOURS });
-        }
+        self.refuse_late(batch)?;
         let filter = Filter { field_id: batch_field(&table)?, value: batch.batch_id.to_string() };
-        let base = Base::load(table, cache).await?;
+        let base = Base::load(table, &self.cache).await?;
+        if let Some(landed) = landed_in(&base, batch, sent) {
+            return Ok(landed);
+        }
         let plan = Plan::make(&base, &filter, self.catalog.store()).await?;
 
         let mut written = Vec::new();
-        let draft = self.draft(batch, &base, &plan, &filter, &mut written).await;
-        let (updates, requirements, snapshot_id) = match draft {
+        let draft = self.draft(batch, &base, &plan, &filter, sent, &mut written).await;
+        // Planning and writing can take long, or the process can have been stopped meanwhile.
+        let draft = draft.and_then(|draft| self.refuse_late(batch).map(|()| draft));
+        let draft = match draft {
             Ok(draft) => draft,
             Err(error) => {
                 self.remove(written.iter().map(String::as_str)).await;
@@ -294,57 +344,40 @@ impl Committer {
             }
         };
         // From here on the files of this attempt belong to a request that may be anywhere.
-        let replaced_rows = plan.replaced_rows;
-        sent.push(Sent { snapshot_id, replaced_rows, files: written, unknown: true });
-        let request = CommitRequest { base: base.table, requirements, updates };
-        let answer = self.catalog.port().commit(&request).await;
-        let mut settle = |unknown: bool| {
-            if let Some(last) = sent.last_mut() {
-                last.unknown = unknown;
-            }
+        let request = CommitRequest { base: base.table, requirements: draft.requirements, updates: draft.updates };
+        let mut this = Sent {
+            snapshot_id: draft.snapshot_id,
+            manifest_list: draft.manifest_list,
+            replaced_rows: plan.replaced_rows,
+            files: written,
+            answer: Answer::Open,
         };
-        match answer {
-            Ok(CommitOutcome::Committed(table)) if table.metadata().snapshot_by_id(snapshot_id).is_some() => {
-                settle(false);
-                Ok(Attempt::Committed { snapshot_id, replaced_rows })
-            }
-            Ok(CommitOutcome::Committed(_)) => Ok(Attempt::Unknown {
+        let outcome = match self.catalog.port().commit(&request).await {
+            Ok(CommitOutcome::Committed(table)) if this.is_in(&table) => this.committed(),
+            Ok(CommitOutcome::Committed(_)) => Attempt::Unknown {
                 reason: "the catalog said committed, and its table does not hold the snapshot".to_owned(),
                 source: None,
-            }),
-            // The next load tells whether it was a second copy of a request that landed; until then nothing of this
-            // attempt is removed.
+            },
             Ok(CommitOutcome::Conflict { reason }) => {
-                settle(false);
-                Ok(Attempt::Conflict { reason })
+                this.answer = Answer::Denied;
+                Attempt::Conflict { reason }
             }
-            Ok(CommitOutcome::Unknown { reason, source }) => Ok(Attempt::Unknown { reason, source }),
+            Ok(CommitOutcome::Unknown { reason, source }) => Attempt::Unknown { reason, source },
             Err(error) => {
-                settle(false);
-                Err(error.into())
+                this.answer = Answer::Denied;
+                Attempt::Failed(error.into())
             }
-        }
+        };
+        sent.push(this);
+        Ok(outcome)
     }
 
-    /// The batch is in the ledger. If a request of ours went out before, it may have been that one, even though its
-    /// snapshot is not to be seen any more: the files are asked before they are thought superfluous.
-    async fn skipped(
-        &self,
-        batch: &BatchCommit,
-        table: Table,
-        cache: &ManifestCache,
-        sent: &[Sent],
-        snapshot_id: Option<i64>,
-    ) -> Result<Attempt, Error> {
-        if let Some(last) = sent.last() {
-            let base = Base::load(table, cache).await?;
-            let live = base.live_paths();
-            if batch.files.iter().any(|file| live.contains(file.file_path())) {
-                let (snapshot_id, replaced_rows) = (last.snapshot_id, last.replaced_rows);
-                return Ok(Attempt::Committed { snapshot_id, replaced_rows });
-            }
+    fn refuse_late(&self, batch: &BatchCommit) -> Result<(), Error> {
+        let hours = self.environment.now_ms().saturating_sub(batch.started_ms) / 3_600_000;
+        if hours >= MAX_ATTEMPT_HOURS {
+            return Err(Error::TooLate { hours, limit: MAX_ATTEMPT_HOURS });
         }
-        Ok(Attempt::Skipped { snapshot_id })
+        Ok(())
     }
 
     /// Writes the files of one attempt and puts the request together.
@@ -354,8 +387,9 @@ impl Committer {
         base: &Base,
         plan: &Plan,
         filter: &Filter,
+        sent: &[Sent],
         written: &mut Vec<String>,
-    ) -> Result<(Vec<TableUpdate>, Vec<iceberg::TableRequirement>, i64), Error> {
+    ) -> Result<SnapshotRequest, Error> {
         let metadata = base.metadata();
         let attempt = self.environment.uuid();
         let mut added = batch.files.clone();
@@ -373,8 +407,8 @@ impl Committer {
             let store = self.catalog.store();
             added.push(rewrite::without_matching_rows(base, entry, spec, filter, store, location).await?);
         }
-        let snapshot_id = self.snapshot_id(metadata);
-        let (mut updates, requirements) = snapshot::write(
+        let snapshot_id = self.snapshot_id(metadata, sent);
+        let mut draft = snapshot::write(
             SnapshotDraft {
                 base,
                 plan,
@@ -387,16 +421,18 @@ impl Committer {
             written,
         )
         .await?;
-        updates.push(TableUpdate::SetProperties { updates: self.properties(batch, metadata, snapshot_id) });
-        Ok((updates, requirements, snapshot_id))
+        let properties = self.properties(batch, metadata, snapshot_id);
+        draft.updates.push(TableUpdate::SetProperties { updates: properties });
+        Ok(draft)
     }
 
-    /// A snapshot id that the table does not have.
-    fn snapshot_id(&self, metadata: &TableMetadata) -> i64 {
+    /// A snapshot id that neither the table nor an earlier request has.
+    fn snapshot_id(&self, metadata: &TableMetadata, sent: &[Sent]) -> i64 {
         loop {
             let (high, low) = self.environment.uuid().as_u64_pair();
-            let id = i64::try_from((high ^ low) >> 1).unwrap_or(i64::MAX);
-            if id > 0 && metadata.snapshot_by_id(id).is_none() {
+            let id = (high ^ low).cast_signed() & i64::MAX;
+            let taken = metadata.snapshot_by_id(id).is_some() || sent.iter().any(|sent| sent.snapshot_id == id);
+            if id > 0 && !taken {
                 return id;
             }
         }
@@ -420,10 +456,47 @@ impl Committer {
     }
 }
 
-/// The request that the table shows to have landed.
-fn landed(table: &Table, sent: &[Sent]) -> Option<Attempt> {
-    let landed = sent.iter().find(|sent| table.metadata().snapshot_by_id(sent.snapshot_id).is_some())?;
-    Some(Attempt::Committed { snapshot_id: landed.snapshot_id, replaced_rows: landed.replaced_rows })
+fn is_open(sent: &[Sent]) -> bool {
+    sent.iter().any(|sent| sent.answer == Answer::Open)
+}
+
+fn unknown(batch: &BatchCommit, error: Error) -> Error {
+    Error::Unknown { table: batch.table.to_string(), reason: error.to_string(), source: Some(Box::new(error)) }
+}
+
+/// The request that a table, loaded after all of them were answered, shows to have landed.
+fn look(table: &Table, sent: &mut [Sent]) -> Option<Attempt> {
+    for denied in sent.iter_mut().filter(|sent| sent.answer == Answer::Denied && !sent.is_in(table)) {
+        denied.answer = Answer::Refuted;
+    }
+    sent.iter().find(|sent| sent.is_in(table)).map(Sent::committed)
+}
+
+/// The request that landed although its snapshot has gone since: the table refers to its files.
+fn landed_in(base: &Base, batch: &BatchCommit, sent: &[Sent]) -> Option<Attempt> {
+    let holds = |sent: &&Sent| base.manifests.iter().any(|manifest| sent.files.contains(&manifest.file.manifest_path));
+    if let Some(landed) = sent.iter().find(holds) {
+        return Some(landed.committed());
+    }
+    // Files that are there without a request of this call came with an earlier one; but without the ledger's word they
+    // may be files of another batch, named by mistake.
+    let known = !sent.is_empty() || Ledger::of(base.metadata()).contains(batch.batch_id.as_str());
+    let snapshot_id = if known { base.added_by(&batch.files)? } else { return None };
+    let landed = sent.iter().find(|sent| sent.snapshot_id == snapshot_id);
+    Some(landed.map_or(Attempt::Committed { snapshot_id, replaced_rows: 0 }, Sent::committed))
+}
+
+/// A batch whose description does not fit its files is not committed: its snapshot would tell an untruth.
+fn refuse_inconsistent(batch: &BatchCommit) -> Result<(), Error> {
+    let refuse = |reason: String| Err(Error::Inconsistent { batch_id: batch.batch_id.to_string(), reason });
+    if let Some(empty) = batch.files.iter().find(|file| file.record_count() == 0) {
+        return refuse(format!("its data file {} holds no rows; leave it out", empty.file_path()));
+    }
+    let rows: u64 = batch.files.iter().map(DataFile::record_count).sum();
+    if rows != batch.rows {
+        return refuse(format!("its data files hold {rows} rows, and it says {}", batch.rows));
+    }
+    Ok(())
 }
 
 /// The field id of the batch column.

@@ -22,7 +22,8 @@ pub enum ErrorKind {
 
 /// An error of a commit.
 ///
-/// Except for [`ErrorKind::Unknown`], nothing of the batch is in the table and its data files are removed.
+/// Except for [`ErrorKind::Unknown`], this call put nothing of the batch into the table. Its data files are then removed,
+/// unless a snapshot refers to them or the table cannot be asked whether one does.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -83,6 +84,24 @@ pub enum Error {
         file: String,
         /// Why not.
         reason: String,
+    },
+    /// The batch's description does not fit its data files.
+    #[error("batch {batch_id} is described wrongly and was not committed: {reason}")]
+    Inconsistent {
+        /// The batch.
+        batch_id: String,
+        /// What does not fit.
+        reason: String,
+    },
+    /// A data file is not of the table's partition spec.
+    #[error("data file {file} has {values} partition values, and the table's partition spec has {fields} fields")]
+    OtherPartition {
+        /// The data file.
+        file: String,
+        /// Its partition values.
+        values: usize,
+        /// Fields of the spec.
+        fields: usize,
     },
     /// A data file is named twice, or is in the table already.
     #[error("data file {file} is named twice or is in the table already")]
@@ -173,7 +192,11 @@ impl Error {
                 iceberg::ErrorKind::Unexpected => ErrorKind::Unavailable,
                 _ => ErrorKind::Unexpected,
             },
-            Self::CannotRewrite { .. } | Self::FileTwice { .. } | Self::Parquet { .. } => ErrorKind::Unexpected,
+            Self::CannotRewrite { .. }
+            | Self::Inconsistent { .. }
+            | Self::OtherPartition { .. }
+            | Self::FileTwice { .. }
+            | Self::Parquet { .. } => ErrorKind::Unexpected,
         }
     }
 }

@@ -171,7 +171,6 @@ fn has_field_ids(schema: &SchemaDescriptor) -> bool {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use std::collections::HashMap;
 

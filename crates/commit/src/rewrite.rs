@@ -62,24 +62,35 @@ pub(crate) async fn without_matching_rows(
         .ok_or_else(|| refuse("the batch column is gone".to_owned()))?;
 
     let properties = WriterProperties::builder()
-        .set_created_by("hexfloe".to_owned())
+        .set_created_by(concat!("hexfloe version ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_max_row_group_row_count(Some(131_072))
         .build();
     let options = ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
     let mut writer = ArrowWriter::try_new_with_options(Vec::new(), schema, options).map_err(&failed)?;
     let mut upload = store.create(&location).await?;
-    let mut rows = 0_u64;
-    while let Some(batch) = batches.try_next().await.map_err(&failed)? {
-        let kept = keep_others(&batch, batch_column, &filter.value).map_err(|error| failed(error.into()))?;
-        rows += kept.num_rows() as u64;
-        writer.write(&kept).map_err(&failed)?;
-        // What the writer has finished so far goes to the store at once.
-        let finished = std::mem::take(writer.inner_mut());
-        upload.write(finished.into()).await?;
-    }
-    let footer = writer.finish().map_err(&failed)?;
-    upload.write(std::mem::take(writer.inner_mut()).into()).await?;
+    let copied = async {
+        let mut rows = 0_u64;
+        while let Some(batch) = batches.try_next().await.map_err(&failed)? {
+            let kept = keep_others(&batch, batch_column, &filter.value).map_err(|error| failed(error.into()))?;
+            rows += kept.num_rows() as u64;
+            writer.write(&kept).map_err(&failed)?;
+            // What the writer has finished so far goes to the store at once.
+            let finished = std::mem::take(writer.inner_mut());
+            upload.write(finished.into()).await?;
+        }
+        let footer = writer.finish().map_err(&failed)?;
+        upload.write(std::mem::take(writer.inner_mut()).into()).await?;
+        Ok::<_, Error>((rows, footer))
+    };
+    let (rows, footer) = match copied.await {
+        Ok(copied) => copied,
+        Err(error) => {
+            // What the store already holds of it is freed, if it can be.
+            let _ = upload.abort().await;
+            return Err(error);
+        }
+    };
     let size = upload.finish().await?;
     let metrics = FileMetrics::from_footer(&footer, metadata).map_err(Error::iceberg("read the new file's metrics"))?;
     describe(location, size, rows, metrics, metadata, old)

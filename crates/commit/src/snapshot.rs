@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use iceberg::spec::{
     DataFile, MAIN_BRANCH, ManifestContentType, ManifestEntry, ManifestFile, ManifestListWriter, ManifestWriter,
-    ManifestWriterBuilder, Operation, Snapshot, SnapshotReference, SnapshotRetention, SnapshotSummaryCollector,
-    Summary,
+    ManifestWriterBuilder, Operation, SchemaRef, Snapshot, SnapshotReference, SnapshotRetention,
+    SnapshotSummaryCollector, Summary,
 };
 use iceberg::{TableRequirement, TableUpdate};
 use uuid::Uuid;
@@ -35,15 +35,21 @@ pub(crate) struct SnapshotDraft<'a> {
     pub(crate) summary: HashMap<String, String>,
 }
 
+/// A snapshot that is written, and what asks for it.
+pub(crate) struct SnapshotRequest {
+    pub(crate) snapshot_id: i64,
+    pub(crate) manifest_list: String,
+    pub(crate) updates: Vec<TableUpdate>,
+    pub(crate) requirements: Vec<TableRequirement>,
+}
+
 /// Writes the draft's files; every location is pushed to `written` before anything is written there, so that a failed
 /// attempt can be cleaned up whatever it got to.
-pub(crate) async fn write(
-    draft: SnapshotDraft<'_>,
-    written: &mut Vec<String>,
-) -> Result<(Vec<TableUpdate>, Vec<TableRequirement>), Error> {
+pub(crate) async fn write(draft: SnapshotDraft<'_>, written: &mut Vec<String>) -> Result<SnapshotRequest, Error> {
     let base = draft.base;
     let metadata = base.metadata();
     refuse_files_twice(base, &draft.added)?;
+    refuse_other_partitions(base, &draft.added)?;
     let summary = summary(&draft);
     let mut files = ManifestFiles { draft: &draft, written, count: 0 };
 
@@ -93,7 +99,7 @@ pub(crate) async fn write(
         .with_sequence_number(sequence_number)
         // Metadata refuses snapshots that are older than itself; clocks of different machines differ.
         .with_timestamp_ms(draft.now_ms.max(metadata.last_updated_ms()))
-        .with_manifest_list(list_location)
+        .with_manifest_list(list_location.clone())
         .with_schema_id(metadata.current_schema_id())
         .with_summary(summary)
         .build();
@@ -108,7 +114,7 @@ pub(crate) async fn write(
         TableRequirement::CurrentSchemaIdMatch { current_schema_id: metadata.current_schema_id() },
         TableRequirement::DefaultSpecIdMatch { default_spec_id: metadata.default_partition_spec_id() },
     ];
-    Ok((updates, requirements))
+    Ok(SnapshotRequest { snapshot_id: draft.snapshot_id, manifest_list: list_location, updates, requirements })
 }
 
 /// The retention that the main branch has now: setting the ref must not reset it.
@@ -131,6 +137,19 @@ fn refuse_files_twice(base: &Base, added: &[DataFile]) -> Result<(), Error> {
     }
 }
 
+/// Manifest writers take it for granted that a file has a value for each field of the spec.
+fn refuse_other_partitions(base: &Base, added: &[DataFile]) -> Result<(), Error> {
+    let fields = base.metadata().default_partition_spec().fields().len();
+    match added.iter().find(|file| file.partition().fields().len() != fields) {
+        Some(file) => Err(Error::OtherPartition {
+            file: file.file_path().to_owned(),
+            values: file.partition().fields().len(),
+            fields,
+        }),
+        None => Ok(()),
+    }
+}
+
 fn summary(draft: &SnapshotDraft<'_>) -> Summary {
     let metadata = draft.base.metadata();
     let schema = metadata.current_schema();
@@ -145,8 +164,10 @@ fn summary(draft: &SnapshotDraft<'_>) -> Summary {
     for touched in &draft.plan.touched {
         let loaded = &draft.base.manifests[touched.manifest];
         let file = loaded.entries[touched.entry].data_file();
-        if let Some(spec) = metadata.partition_spec_by_id(loaded.file.partition_spec_id) {
-            collector.remove_file(file, schema.clone(), spec.clone());
+        // Under the schema the file is listed under: the current one may lack a column that its partition was made of.
+        let spec = metadata.partition_spec_by_id(loaded.file.partition_spec_id);
+        if let Some(spec) = spec.filter(|spec| spec.partition_type(&loaded.schema).is_ok()) {
+            collector.remove_file(file, loaded.schema.clone(), spec.clone());
         }
         totals.records -= file.record_count();
         totals.data_files -= 1;
@@ -159,7 +180,8 @@ fn summary(draft: &SnapshotDraft<'_>) -> Summary {
 }
 
 /// Manifests to put into one: of one content and one spec, together not larger than the target, and only once there
-/// are enough of them that it pays.
+/// are enough of them that it pays. Manifests that are full already are not written again for the sake of a few small
+/// ones.
 fn merge_groups(manifests: Vec<&LoadedManifest>) -> Vec<Vec<&LoadedManifest>> {
     let mut groups: BTreeMap<(bool, i32), Vec<&LoadedManifest>> = BTreeMap::new();
     for loaded in manifests {
@@ -167,22 +189,28 @@ fn merge_groups(manifests: Vec<&LoadedManifest>) -> Vec<Vec<&LoadedManifest>> {
     }
     let mut merged = Vec::new();
     for ((is_data, _), group) in groups {
-        if !is_data || group.len() < MIN_MANIFESTS_TO_MERGE {
-            merged.extend(group.into_iter().map(|loaded| vec![loaded]));
-            continue;
-        }
-        let mut bin: Vec<&LoadedManifest> = Vec::new();
+        let mut bins: Vec<Vec<&LoadedManifest>> = Vec::new();
         let mut bytes = 0;
         for loaded in group {
             let length = loaded.file.manifest_length.unsigned_abs();
-            if bytes + length > TARGET_MANIFEST_BYTES && !bin.is_empty() {
-                merged.push(std::mem::take(&mut bin));
-                bytes = 0;
+            match bins.last_mut() {
+                Some(bin) if bytes + length <= TARGET_MANIFEST_BYTES => {
+                    bin.push(loaded);
+                    bytes += length;
+                }
+                _ => {
+                    bins.push(vec![loaded]);
+                    bytes = length;
+                }
             }
-            bytes += length;
-            bin.push(loaded);
         }
-        merged.push(bin);
+        for bin in bins {
+            if is_data && bin.len() >= MIN_MANIFESTS_TO_MERGE {
+                merged.push(bin);
+            } else {
+                merged.extend(bin.into_iter().map(|loaded| vec![loaded]));
+            }
+        }
     }
     merged
 }
@@ -195,7 +223,12 @@ struct ManifestFiles<'a, 'b> {
 }
 
 impl ManifestFiles<'_, '_> {
-    fn writer(&mut self, content: ManifestContentType, spec_id: i32) -> Result<ManifestWriter, Error> {
+    fn writer(
+        &mut self,
+        content: ManifestContentType,
+        spec_id: i32,
+        schema: SchemaRef,
+    ) -> Result<ManifestWriter, Error> {
         let metadata = self.draft.base.metadata();
         let location = format!(
             "{}/metadata/{}-m{}.avro",
@@ -211,12 +244,7 @@ impl ManifestFiles<'_, '_> {
             let unknown = format!("a manifest is of the unknown partition spec {spec_id}");
             failed(iceberg::Error::new(iceberg::ErrorKind::DataInvalid, unknown))
         })?;
-        let builder = ManifestWriterBuilder::new(
-            output,
-            Some(self.draft.snapshot_id),
-            metadata.current_schema().clone(),
-            spec.as_ref().clone(),
-        );
+        let builder = ManifestWriterBuilder::new(output, Some(self.draft.snapshot_id), schema, spec.as_ref().clone());
         Ok(match content {
             ManifestContentType::Data => builder.build_v2_data(),
             ManifestContentType::Deletes => builder.build_v2_deletes(),
@@ -226,8 +254,9 @@ impl ManifestFiles<'_, '_> {
     /// The new files of this snapshot.
     async fn write_added(&mut self) -> Result<ManifestFile, Error> {
         let draft = self.draft;
-        let spec = draft.base.metadata().default_partition_spec_id();
-        let mut writer = self.writer(ManifestContentType::Data, spec)?;
+        let metadata = draft.base.metadata();
+        let schema = metadata.current_schema().clone();
+        let mut writer = self.writer(ManifestContentType::Data, metadata.default_partition_spec_id(), schema)?;
         for file in &draft.added {
             // The sequence number is inherited from the commit.
             writer.add_file(file.clone(), -1).map_err(Error::iceberg("write a manifest"))?;
@@ -241,7 +270,7 @@ impl ManifestFiles<'_, '_> {
         loaded: &LoadedManifest,
         removed: &HashSet<usize>,
     ) -> Result<ManifestFile, Error> {
-        let mut writer = self.writer(loaded.file.content, loaded.file.partition_spec_id)?;
+        let mut writer = self.writer(loaded.file.content, loaded.file.partition_spec_id, loaded.schema.clone())?;
         for (index, entry) in loaded.entries.iter().enumerate().filter(|(_, entry)| entry.is_alive()) {
             if removed.contains(&index) {
                 let sequence_number = sequence_number(entry)?;
@@ -258,7 +287,12 @@ impl ManifestFiles<'_, '_> {
     /// Several manifests in one.
     async fn write_merged(&mut self, group: &[&LoadedManifest]) -> Result<ManifestFile, Error> {
         let first = &group[0].file;
-        let mut writer = self.writer(first.content, first.partition_spec_id)?;
+        // The newest of their schemas that still has the columns of their spec.
+        let spec = self.draft.base.metadata().partition_spec_by_id(first.partition_spec_id);
+        let binds = |schema: &&SchemaRef| spec.is_some_and(|spec| spec.partition_type(schema).is_ok());
+        let newest = group.iter().map(|loaded| &loaded.schema).filter(binds).max_by_key(|schema| schema.schema_id());
+        let schema = newest.unwrap_or(&group[0].schema).clone();
+        let mut writer = self.writer(first.content, first.partition_spec_id, schema)?;
         for entry in group.iter().flat_map(|loaded| loaded.live()) {
             add_existing(&mut writer, entry)?;
         }

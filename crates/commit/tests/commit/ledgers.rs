@@ -1,0 +1,198 @@
+//! The ledger is a shortcut: it may be short, lost or undone, and no row depends on it.
+
+use hexfloe_batch::{CellDerivation, CellType, DerivationRecord, GeometryRule, Resolution};
+use hexfloe_commit::{BatchOutcome, Derivation, Error, ErrorKind, LedgerBounds, names};
+
+use crate::faults::{self, Fault, rival};
+use crate::world::{World, committed, id, is_skipped, rows};
+
+#[tokio::test]
+async fn batches_out_of_order_complete_each_once() {
+    let world = World::new().await;
+    let mut skipped = 0;
+    for n in [3, 1, 2, 1, 3] {
+        let batch = world.batch(&format!("batch {n}"), n * 10..n * 10 + 3).await;
+        skipped += usize::from(is_skipped(&world.commit(&batch).await.unwrap()));
+    }
+    assert_eq!((skipped, world.snapshots().await, world.rows().await.len()), (2, 3, 9));
+    assert_eq!(world.ledger().await, [3, 1, 2].map(|n| id(&format!("batch {n}")).to_string()));
+    world.assert_nothing_left_behind().await;
+}
+
+#[tokio::test]
+async fn expired_snapshots_are_no_reason_to_do_it_again() {
+    let world = World::new().await;
+    world.ingest("one", 0..3).await;
+    world.ingest("two", 3..6).await;
+    world.expire().await;
+    let batch = world.batch("one", 0..3).await;
+    assert_eq!(world.commit(&batch).await.unwrap(), BatchOutcome::Skipped { snapshot_id: None });
+}
+
+#[tokio::test]
+async fn another_writers_snapshot_and_expiry_are_no_reason_to_do_it_again() {
+    let world = World::new().await;
+    world.ingest("one", 0..3).await;
+    let file = world.file(&rows("stock", 10..12)).await;
+    world.stock_append(vec![file]).await;
+    world.expire().await;
+    let batch = world.batch("one", 0..3).await;
+    assert!(is_skipped(&world.commit(&batch).await.unwrap()));
+}
+
+#[tokio::test]
+async fn a_batch_that_fell_out_of_the_ledger_is_replaced_by_itself() {
+    let world = World::new().await;
+    let committer = world.committer().with_ledger_bounds(LedgerBounds { max_ids: 2, max_bytes: 4_000 });
+    for n in 0..4 {
+        let batch = world.batch(&format!("batch {n}"), n * 3..n * 3 + 3).await;
+        committed(&committer.commit(&batch).await.unwrap());
+    }
+    assert_eq!(world.ledger().await, [2, 3].map(|n| id(&format!("batch {n}")).to_string()));
+    let again = world.batch("batch 0", 0..3).await;
+    let outcome = committer.commit(&again).await.unwrap();
+    assert!(matches!(outcome, BatchOutcome::Committed { replaced_rows: 3, .. }), "{outcome:?}");
+    let expected: Vec<_> = (0..4).flat_map(|n| rows(&format!("batch {n}"), n * 3..n * 3 + 3)).collect();
+    assert_eq!(world.rows().await, expected);
+}
+
+#[tokio::test]
+async fn the_property_obeys_its_bound_in_bytes() {
+    let world = World::new().await;
+    let committer = world.committer().with_ledger_bounds(LedgerBounds { max_ids: 500, max_bytes: 200 });
+    for n in 0..8 {
+        let batch = world.batch_of(&format!("batch {n}"), Vec::new()).await;
+        committed(&committer.commit(&batch).await.unwrap());
+        let property = world.load().await.metadata().properties()[names::COMPLETED_BATCHES].clone();
+        assert!(property.len() <= 200, "{property}");
+    }
+    // Each id takes 35 bytes with quotes and comma.
+    assert_eq!(world.ledger().await, (3..8).map(|n| id(&format!("batch {n}")).to_string()).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_ledger_of_the_same_format_by_another_writer_counts() {
+    let world = World::new().await;
+    let file = world.file(&rows("one", 0..3)).await;
+    world.stock_append(vec![file]).await;
+    world.set_property(names::COMPLETED_BATCHES, &format!(r#"["{}"]"#, id("one"))).await;
+    let batch = world.batch("one", 0..3).await;
+    assert!(is_skipped(&world.commit(&batch).await.unwrap()));
+}
+
+#[tokio::test]
+async fn a_ledger_that_cannot_be_read_costs_nothing_but_work() {
+    let world = World::new().await;
+    world.ingest("one", 0..3).await;
+    world.ingest("two", 3..6).await;
+    world.set_property(names::COMPLETED_BATCHES, "{broken").await;
+    // The snapshots still tell.
+    let batch = world.batch("one", 0..3).await;
+    assert!(is_skipped(&world.commit(&batch).await.unwrap()));
+    world.expire().await;
+    let batch = world.batch("one", 0..3).await;
+    let outcome = world.commit(&batch).await.unwrap();
+    assert!(matches!(outcome, BatchOutcome::Committed { replaced_rows: 3, .. }), "{outcome:?}");
+    assert_eq!(world.rows().await, [rows("one", 0..3), rows("two", 3..6)].concat());
+}
+
+#[tokio::test]
+async fn a_rollback_undoes_completion() {
+    let world = World::new().await;
+    let first = world.ingest("one", 0..3).await;
+    world.ingest("two", 3..6).await;
+    world.roll_back(first).await;
+    assert_eq!(world.rows().await, rows("one", 0..3));
+    assert_eq!(world.ledger().await, [id("one").to_string()]);
+    world.ingest("two", 3..6).await;
+    assert_eq!(world.rows().await, [rows("one", 0..3), rows("two", 3..6)].concat());
+    assert_eq!(world.ledger().await, [id("one").to_string(), id("two").to_string()]);
+}
+
+#[tokio::test]
+async fn a_rollback_followed_by_expiry_still_undoes_completion() {
+    let world = World::new().await;
+    let first = world.ingest("one", 0..3).await;
+    world.ingest("two", 3..6).await;
+    world.roll_back(first).await;
+    world.expire().await;
+    assert_eq!(world.ledger().await, [id("one").to_string()]);
+    world.ingest("two", 3..6).await;
+    assert_eq!(world.rows().await, [rows("one", 0..3), rows("two", 3..6)].concat());
+}
+
+#[tokio::test]
+async fn a_rollback_while_we_commit_is_decided_anew() {
+    let world = World::new().await;
+    let first = world.ingest("one", 0..3).await;
+    world.ingest("two", 3..6).await;
+    let elsewhere = world.clone();
+    let act = rival(move || {
+        let world = elsewhere.clone();
+        async move { world.roll_back(first).await }
+    });
+    let (late, _) = world.through(faults::script([Fault::After(act)]));
+    late.ingest("three", 6..9).await;
+    assert_eq!(world.rows().await, [rows("one", 0..3), rows("three", 6..9)].concat());
+    assert_eq!(world.ledger().await, [id("one").to_string(), id("three").to_string()]);
+    world.ingest("two", 3..6).await;
+}
+
+fn derivation(resolution: u8) -> Derivation {
+    let resolution = Resolution::try_from(resolution).unwrap();
+    let cells =
+        CellDerivation::new("h3_cell".to_owned(), resolution, CellType::Long, Vec::new(), GeometryRule::Point).unwrap();
+    Derivation { column: "h3_cell".to_owned(), record: cells.record() }
+}
+
+#[tokio::test]
+async fn the_first_batch_records_its_derivation_and_later_ones_keep_it() {
+    let world = World::new().await;
+    let mut batch = world.batch("one", 0..3).await;
+    batch.derivation = Some(derivation(9));
+    committed(&world.commit(&batch).await.unwrap());
+    let property = |table: iceberg::table::Table| table.metadata().properties()["ingest.derivation.h3_cell"].clone();
+    let recorded = property(world.load().await);
+    assert_eq!(DerivationRecord::from_json(&recorded).unwrap(), derivation(9).record);
+    let mut batch = world.batch("two", 3..6).await;
+    batch.derivation = Some(derivation(9));
+    committed(&world.commit(&batch).await.unwrap());
+    assert_eq!(property(world.load().await), recorded);
+}
+
+#[tokio::test]
+async fn cells_of_another_derivation_are_refused_even_if_a_rival_recorded_them_meanwhile() {
+    let world = World::new().await;
+    let mut rivals = world.batch("other", 10..13).await;
+    rivals.derivation = Some(derivation(7));
+    let elsewhere = world.clone();
+    let act = rival(move || {
+        let (world, batch) = (elsewhere.clone(), rivals.clone());
+        async move {
+            committed(&world.commit(&batch).await.unwrap());
+        }
+    });
+    let (late, _) = world.through(faults::script([Fault::After(act)]));
+    let mut batch = late.batch("one", 0..3).await;
+    batch.derivation = Some(derivation(9));
+    let error = late.commit(&batch).await.unwrap_err();
+    assert!(matches!(error, Error::Derivation { .. }), "{error}");
+    assert_eq!(error.kind(), ErrorKind::Derivation);
+    assert_eq!(world.rows().await, rows("other", 10..13));
+    world.assert_nothing_left_behind().await;
+    // A replay is no exception: the check comes before the ledger's.
+    let mut replay = world.batch("other", 10..13).await;
+    replay.derivation = Some(derivation(9));
+    assert_eq!(world.commit(&replay).await.unwrap_err().kind(), ErrorKind::Derivation);
+}
+
+#[tokio::test]
+async fn a_derivation_record_that_cannot_be_read_is_named() {
+    let world = World::new().await;
+    world.set_property("ingest.derivation.h3_cell", "{broken").await;
+    let mut batch = world.batch("one", 0..3).await;
+    batch.derivation = Some(derivation(9));
+    let error = world.commit(&batch).await.unwrap_err();
+    assert!(error.to_string().contains("ingest.derivation.h3_cell"), "{error}");
+    assert_eq!(error.kind(), ErrorKind::Configuration);
+}
