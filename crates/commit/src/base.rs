@@ -66,7 +66,7 @@ impl ManifestCache {
 }
 
 /// Those of `files` that a retained snapshot of `table` refers to, as manifest list, manifest or data file. Only
-/// snapshots from `since_ms` on are looked at: older ones cannot know the files.
+/// snapshots from `since_ms` on, and the current one, are looked at: older ones cannot know the files.
 pub(crate) async fn referenced<'a>(
     table: &Table,
     since_ms: i64,
@@ -75,7 +75,10 @@ pub(crate) async fn referenced<'a>(
 ) -> Result<HashSet<&'a str>, Error> {
     let mut referenced = HashSet::new();
     let mut seen = HashSet::new();
-    for snapshot in table.metadata().snapshots().filter(|snapshot| snapshot.timestamp_ms() >= since_ms) {
+    let current = table.metadata().current_snapshot_id();
+    let may_know =
+        |snapshot: &&SnapshotRef| snapshot.timestamp_ms() >= since_ms || Some(snapshot.snapshot_id()) == current;
+    for snapshot in table.metadata().snapshots().filter(may_know) {
         referenced.extend(files.get(snapshot.manifest_list()));
         for manifest in cache.manifests(table, snapshot).await? {
             let path = &manifest.file.manifest_path;

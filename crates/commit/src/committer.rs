@@ -240,7 +240,8 @@ impl Committer {
         if table.metadata().uuid() != batch.written_for.uuid {
             return;
         }
-        let since_ms = batch.started_ms.saturating_sub(CLOCK_TOLERANCE_MS);
+        let started_ms = batch.started_ms.min(self.environment.now_ms());
+        let since_ms = started_ms.saturating_sub(CLOCK_TOLERANCE_MS);
         let Ok(referenced) = base::referenced(&table, since_ms, &files, &self.cache).await else { return };
         self.remove(files.difference(&referenced).copied()).await;
     }
@@ -258,6 +259,7 @@ impl Committer {
         let mut properties = HashMap::new();
         loop {
             let outcome = match self.load(batch).await {
+                Err(error @ Error::NoTable { .. }) if !is_open(sent) => return Err(error),
                 // While a request is not settled, a table that cannot be read decides nothing.
                 Err(error) if sent.iter().any(|sent| sent.answer != Answer::Refuted) => {
                     Attempt::Unknown { reason: error.to_string(), source: Some(Box::new(error)) }
@@ -265,9 +267,15 @@ impl Committer {
                 Err(error) => return Err(error),
                 Ok(table) => {
                     properties.clone_from(table.metadata().properties());
+                    let base = table.metadata_location().map(str::to_owned);
                     match look(&table, sent) {
                         Some(landed) => landed,
-                        None => self.attempt(batch, table, sent).await?,
+                        None => match self.attempt(batch, table, sent).await {
+                            Err(error) if is_about_files(&error) && self.moved_on(batch, base.as_deref()).await => {
+                                Attempt::Conflict { reason: format!("its files went while they were read ({error})") }
+                            }
+                            outcome => outcome?,
+                        },
                     }
                 }
             };
@@ -309,6 +317,12 @@ impl Committer {
     async fn load(&self, batch: &BatchCommit) -> Result<Table, Error> {
         let table = self.catalog.load(&batch.table).await?;
         table.ok_or_else(|| Error::NoTable { table: batch.table.to_string() })
+    }
+
+    /// Whether the table is not at `base` any more. Then what an attempt did not find may have been removed by whoever
+    /// moved it: compaction and expiry delete the files of a base that somebody still works on.
+    async fn moved_on(&self, batch: &BatchCommit, base: Option<&str>) -> bool {
+        self.load(batch).await.is_ok_and(|table| table.metadata_location() != base)
     }
 
     /// One attempt, decided on `table` and nothing else.
@@ -458,6 +472,11 @@ impl Committer {
 
 fn is_open(sent: &[Sent]) -> bool {
     sent.iter().any(|sent| sent.answer == Answer::Open)
+}
+
+/// Whether an error may come from a file that is not there any more.
+fn is_about_files(error: &Error) -> bool {
+    matches!(error, Error::Iceberg { .. } | Error::Parquet { .. } | Error::Store(_))
 }
 
 fn unknown(batch: &BatchCommit, error: Error) -> Error {

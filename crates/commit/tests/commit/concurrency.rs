@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hexfloe_commit::{BatchOutcome, Error, ErrorKind, Ledger};
 use iceberg::TableUpdate;
+use rstest::rstest;
 use tokio::task::JoinSet;
 
-use crate::faults::{self, Fault, Rival, rival};
+use crate::faults::{self, Fault, Rival, faulty_disk, rival};
 use crate::world::{Made, World, committed, id, is_skipped, rows};
 
 /// Commits a batch when asked to.
@@ -208,6 +209,38 @@ async fn a_compaction_between_plan_and_commit_is_planned_anew() {
     assert!(matches!(outcome, BatchOutcome::Committed { replaced_rows: 3, attempts: 2, .. }), "{outcome:?}");
     assert_eq!(port.requests().len(), 2);
     assert_eq!(world.rows().await, [rows("two", 3..6), rows("one", 7..9)].concat());
+    world.assert_nothing_left_behind().await;
+}
+
+/// Compaction and expiry delete what a slower writer is about to read.
+#[rstest]
+#[case::a_manifest_list("/metadata/snap-")]
+#[case::a_manifest("-m0.avro")]
+#[case::a_data_file("/data/")]
+#[tokio::test]
+async fn files_that_a_rival_deletes_while_they_are_read_are_a_conflict(#[case] read: &'static str) {
+    let (store, disk) = faulty_disk();
+    let world = World::make(Made { store, ..Made::default() }).await;
+    world.ingest("two", 3..6).await;
+    let mixed = world.file(&[rows("one", 0..3), rows("other", 6..9)].concat()).await;
+    world.stock_append(vec![mixed]).await;
+    let batch = world.batch("one", 20..22).await;
+    let (elsewhere, compacted) = (world.clone(), world.file(&world.rows().await).await);
+    let act = rival(move || {
+        let (world, file) = (elsewhere.clone(), compacted.clone());
+        async move {
+            let before = world.referenced().await;
+            crate::overwriting::compact(&world, vec![file]).await;
+            world.expire().await;
+            for gone in before.difference(&world.referenced().await).filter(|path| !path.ends_with(".metadata.json")) {
+                world.catalog.store().delete(gone).await.unwrap();
+            }
+        }
+    });
+    disk.before_read(read, act);
+    let outcome = world.again().await.commit(&batch).await.unwrap();
+    assert!(matches!(outcome, BatchOutcome::Committed { replaced_rows: 3, .. }), "{outcome:?}");
+    assert_eq!(world.rows().await, [rows("two", 3..6), rows("other", 6..9), rows("one", 20..22)].concat());
     world.assert_nothing_left_behind().await;
 }
 

@@ -178,6 +178,8 @@ pub(crate) struct DiskFaults {
     unreadable: Mutex<Option<&'static str>>,
     /// Deletes fail.
     delete: AtomicBool,
+    /// Something happens before the next read of such a name.
+    before_read: Mutex<Option<(&'static str, Rival)>>,
     /// Something happens before each write.
     before_put: Mutex<Option<Box<dyn Fn() + Send>>>,
 }
@@ -199,6 +201,10 @@ impl DiskFaults {
 
     pub(crate) fn fail_deletes(&self, fail: bool) {
         self.delete.store(fail, Ordering::SeqCst);
+    }
+
+    pub(crate) fn before_read(&self, part: &'static str, act: Rival) {
+        *self.before_read.lock().unwrap() = Some((part, act));
     }
 
     pub(crate) fn before_put(&self, act: impl Fn() + Send + 'static) {
@@ -249,6 +255,10 @@ impl ObjectStore for FaultyDisk {
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        let act = self.faults.before_read.lock().unwrap().take_if(|(part, _)| location.as_ref().contains(*part));
+        if let Some((_, act)) = act {
+            act().await;
+        }
         let part = *self.faults.unreadable.lock().unwrap();
         if part.is_some_and(|part| location.as_ref().contains(part)) {
             return Err(broken("read"));

@@ -7,7 +7,7 @@ use iceberg::TableUpdate;
 use iceberg::spec::{FormatVersion, NestedField, PrimitiveType, Schema, Type};
 use rstest::rstest;
 
-use crate::faults::{self, Fault, faulty_disk};
+use crate::faults::{self, Fault, faulty_disk, rival};
 use crate::world::{Made, World, committed, definition, rows, rows_in};
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -69,6 +69,9 @@ async fn a_start_that_makes_no_sense_is_no_crash(#[case] started_ms: i64) {
     let refused = world.commit(&batch).await.is_err();
     assert_eq!(refused, started_ms < 0);
     world.assert_nothing_left_behind().await;
+    // A second call must not take the files for abandoned ones.
+    assert_eq!(world.commit(&batch).await.is_err(), refused);
+    world.assert_nothing_left_behind().await;
 }
 
 #[tokio::test]
@@ -109,6 +112,21 @@ async fn a_table_that_is_gone_is_an_error() {
     world.catalog.catalog().drop_table(&world.table()).await.unwrap();
     let error = world.commit(&batch).await.unwrap_err();
     assert!(matches!(error, Error::NoTable { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_table_that_a_rival_drops_meanwhile_is_an_error_at_once() {
+    let world = World::new().await;
+    let elsewhere = world.clone();
+    let act = rival(move || {
+        let world = elsewhere.clone();
+        async move { world.catalog.catalog().drop_table(&world.table()).await.unwrap() }
+    });
+    let (late, port) = world.through(faults::script([Fault::After(act)]));
+    let batch = late.batch("one", 0..3).await;
+    let error = late.commit(&batch).await.unwrap_err();
+    assert!(matches!(error, Error::NoTable { .. }), "{error}");
+    assert_eq!((port.requests().len(), late.environment.sleeps().len()), (1, 1));
 }
 
 #[tokio::test]
