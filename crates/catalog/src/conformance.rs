@@ -296,3 +296,46 @@ pub async fn creating_what_is_there_changes_nothing(subject: &dyn Subject) {
     assert_eq!(second.table.metadata(), first.metadata());
     assert_eq!(files(&catalog, namespace).await, before);
 }
+
+/// A creation can be undone, with its files, until somebody has committed to the table; after that it stays. (A port may
+/// also decline to undo any.)
+pub async fn a_table_that_was_used_is_never_discarded(subject: &dyn Subject) {
+    let catalog = subject.open().await;
+    let fresh = created(&catalog, "discarded").await;
+    if catalog.discard(&fresh).await.unwrap() {
+        assert!(catalog.load(fresh.identifier()).await.unwrap().is_none());
+        assert!(files(&catalog, fresh.metadata().location()).await.is_empty());
+        assert!(!catalog.discard(&fresh).await.unwrap(), "discarded twice");
+    }
+    let used = created(&catalog, "used").await;
+    commit(&catalog, &property(&used, "a", "1")).await;
+    assert!(!catalog.discard(&used).await.unwrap());
+    let now = loaded(&subject.open().await, used.identifier()).await;
+    assert_eq!(now.metadata().properties().get("a").map(String::as_str), Some("1"));
+    assert_eq!(files(&catalog, used.metadata().location()).await.len(), 2);
+}
+
+/// Superseded metadata files go after the swap, and only where the table asks for it; the metadata log is kept whole.
+pub async fn superseded_metadata_goes_only_where_the_table_asks(subject: &dyn Subject) {
+    let catalog = subject.open().await;
+    for asked in [false, true] {
+        let base = created(&catalog, if asked { "forgetful" } else { "thrifty" }).await;
+        let mut table = commit(&catalog, &property(&base, "write.metadata.previous-versions-max", "2")).await;
+        let delete = "write.metadata.delete-after-commit.enabled";
+        table = commit(&catalog, &property(&table, delete, if asked { "True" } else { "false" })).await;
+        for value in 0..5 {
+            table = commit(&catalog, &property(&table, "a", &value.to_string())).await;
+        }
+        let mut log: BTreeSet<String> =
+            table.metadata().metadata_log().iter().map(|entry| entry.metadata_file.clone()).collect();
+        assert_eq!(log.len(), 2);
+        log.insert(table.metadata_location().unwrap().to_owned());
+        let there = files(&catalog, table.metadata().location()).await;
+        if asked {
+            assert_eq!(there, log);
+        } else {
+            assert_eq!(there.len(), 8);
+            assert!(there.is_superset(&log));
+        }
+    }
+}

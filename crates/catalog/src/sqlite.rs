@@ -4,6 +4,7 @@
 //! the pointer, compares it with the base of the request and updates it under that same condition, expecting exactly
 //! one changed row. A crash between the two leaves an unreferenced metadata file and an unchanged table.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -197,6 +198,19 @@ impl Pointers {
         Ok((changed != 1).then(|| format!("the swap changed {changed} rows instead of one")))
     }
 
+    /// Removes the metadata files that the commit dropped from the metadata log, if the table asks for it. Only after the
+    /// swap: before it, readers still find them through the table.
+    async fn forget_superseded(&self, before: &TableMetadata, after: &TableMetadata) {
+        let asked = after.properties().get("write.metadata.delete-after-commit.enabled");
+        if !asked.is_some_and(|asked| asked.eq_ignore_ascii_case("true")) {
+            return;
+        }
+        let kept: HashSet<&str> = after.metadata_log().iter().map(|entry| entry.metadata_file.as_str()).collect();
+        for entry in before.metadata_log().iter().filter(|entry| !kept.contains(entry.metadata_file.as_str())) {
+            self.forget(&entry.metadata_file).await;
+        }
+    }
+
     /// Removes the metadata file of a commit that did not happen.
     async fn forget(&self, location: &str) {
         // Left behind it is an unreferenced file like those of a crash, and cleanup finds it.
@@ -240,7 +254,10 @@ impl CommitPort for SqlitePort {
             Ok(CommitOutcome::Unknown { reason, source: Some(source) })
         };
         match tokio::spawn(swap).await {
-            Ok(Swap::Done) => Ok(CommitOutcome::Committed(committed)),
+            Ok(Swap::Done) => {
+                self.pointers.forget_superseded(base.metadata(), committed.metadata()).await;
+                Ok(CommitOutcome::Committed(committed))
+            }
             Ok(Swap::Moved(reason)) => Ok(CommitOutcome::Conflict { reason }),
             Ok(Swap::Busy) => Err(Error::Busy { waited: self.pointers.busy_timeout * BUSY_ATTEMPTS }),
             Ok(Swap::Failed(source)) => Err(Error::Database { action: "change the table's pointer", source }),

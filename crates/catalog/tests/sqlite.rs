@@ -66,6 +66,8 @@ conforms! {
     of_many_creations_one_is_ours
     a_table_created_again_has_a_fresh_location
     creating_what_is_there_changes_nothing
+    a_table_that_was_used_is_never_discarded
+    superseded_metadata_goes_only_where_the_table_asks
 }
 
 fn places() -> TableIdent {

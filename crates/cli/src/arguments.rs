@@ -26,6 +26,7 @@ Exit codes:
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Land the batch that a job file describes
+    #[command(after_help = EXIT_CODES)]
     Ingest(IngestArguments),
     /// Print the id of a batch without ingesting it
     BatchId(BatchIdArguments),
@@ -117,5 +118,54 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    /// What people and scripts rely on is seen in review. With `UPDATE_HELP=1` the file is written instead of compared.
+    #[test]
+    fn the_help_is_the_one_that_is_checked_in() {
+        let mut help = String::new();
+        let mut command = Arguments::command();
+        command.build();
+        let mut waiting = vec![command];
+        while let Some(mut command) = waiting.pop() {
+            help.push_str(&format!("{}\n\n", command.render_long_help().to_string().trim_end()));
+            let inner = command.get_subcommands().filter(|inner| inner.get_name() != "help").cloned();
+            waiting.extend(inner.collect::<Vec<_>>().into_iter().rev());
+        }
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/help.txt");
+        if std::env::var_os("UPDATE_HELP").is_some() {
+            std::fs::write(path, &help).unwrap();
+        }
+        let checked_in = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            checked_in == help,
+            "crates/cli/src/help.txt is not the help of the command; write it with\n  \
+             UPDATE_HELP=1 cargo test -p hexfloe-cli help\n{help}"
+        );
+    }
+
+    #[test]
+    fn arguments_that_exclude_each_other_are_refused() {
+        let refused: [&[&str]; 8] = [
+            &["ingest"],
+            &["ingest", "job.toml", "--run-date", "2026-02-30"],
+            &["ingest", "job.toml", "--run-date", "01.02.2026"],
+            &["ingest", "job.toml", "--set"],
+            &["batch-id", "--source", "a"],
+            &["batch-id", "--source", "a", "--offsets", "0-1"],
+            &["batch-id", "--source", "a", "--partition", "0", "--offsets", "0"],
+            &["batch-id", "--source", "a", "--partition", "0", "--offsets", "0-1", "--files", "a"],
+        ];
+        for arguments in refused {
+            let parsed = Arguments::try_parse_from(std::iter::once(&"hexfloe").chain(arguments));
+            assert!(parsed.is_err_and(|error| error.exit_code() == 2), "{arguments:?}");
+        }
+    }
+
+    #[test]
+    fn overrides_may_be_given_more_than_once() {
+        let parsed = Arguments::try_parse_from(["hexfloe", "ingest", "job.toml", "--set", "a=1", "--set", "b.c=x=y"]);
+        let Ok(Arguments { command: Command::Ingest(arguments) }) = parsed else { panic!("{parsed:?}") };
+        assert_eq!(arguments.set, ["a=1", "b.c=x=y"]);
     }
 }

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::process::ExitCode;
 
-/// A failure with its exit code. The codes are documented in `docs/reference/exit-codes.md`.
+/// A failure with its exit code. The codes are documented in `docs/reference/command-line.md`.
 #[derive(Debug)]
 pub(crate) struct Failure {
     code: u8,
@@ -43,7 +43,11 @@ impl From<hexfloe_ingest::Error> for Failure {
             _ => 1,
         };
         let no_catalog = matches!(error, hexfloe_ingest::Error::Catalog(hexfloe_catalog::Error::NoCatalog { .. }));
-        Self { code, message: chain(&error), no_catalog }
+        let message = match &error {
+            hexfloe_ingest::Error::Rejected { count, first } => rejected(*count, first),
+            error => chain(error),
+        };
+        Self { code, message, no_catalog }
     }
 }
 
@@ -51,6 +55,23 @@ impl From<hexfloe_catalog::Error> for Failure {
     fn from(error: hexfloe_catalog::Error) -> Self {
         hexfloe_ingest::Error::from(error).into()
     }
+}
+
+/// The rejected rows, one on a line.
+fn rejected(count: u64, first: &[hexfloe_ingest::RejectedRow]) -> String {
+    let rows = if count == 1 { "row" } else { "rows" };
+    let mut message = format!(
+        "{count} {rows} cannot be used, and nothing was committed (correct the input, or set quality.on_reject = \"quarantine\")"
+    );
+    for row in first {
+        message.push_str("\n  ");
+        message.push_str(&row.to_string());
+    }
+    let more = count.saturating_sub(first.len() as u64);
+    if more > 0 {
+        message.push_str(&format!("\n  and {more} more"));
+    }
+    message
 }
 
 /// An error and what is behind it, on one line.
@@ -69,8 +90,109 @@ fn chain(error: &dyn Error) -> String {
     message.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Says what went wrong, on one line of stderr.
+/// Says what went wrong on stderr: on one line, but for the list of rejected rows.
 pub(crate) fn failed(failure: &Failure) -> ExitCode {
     eprintln!("error: {}", failure.message);
     ExitCode::from(failure.code)
+}
+
+#[cfg(test)]
+mod tests {
+    use hexfloe_batch::{CellDerivation, CellType, GeometryRule, RejectReason, Resolution};
+    use hexfloe_ingest::{Error, RejectedRow};
+
+    use super::*;
+
+    fn io() -> Error {
+        let source = std::io::Error::other("no space left\non device");
+        Error::Io { action: "write", path: "rejects/a.ndjson".to_owned(), source }
+    }
+
+    fn derivation() -> Error {
+        let record = |resolution| {
+            let resolution = Resolution::try_from(resolution).unwrap();
+            let cells =
+                CellDerivation::new("h3_cell".to_owned(), resolution, CellType::Long, Vec::new(), GeometryRule::Point);
+            cells.unwrap().record()
+        };
+        let mismatch = Box::new(record(8).compatible_with(&record(9)).unwrap_err());
+        let (table, column) = ("places.cities".to_owned(), "h3_cell".to_owned());
+        Error::Commit(hexfloe_commit::Error::Derivation { table, column, mismatch })
+    }
+
+    fn unknown() -> Error {
+        let (table, reason) = ("places.cities".to_owned(), "the connection broke".to_owned());
+        Error::Commit(hexfloe_commit::Error::Unknown { table, reason, source: Some("reset by peer".into()) })
+    }
+
+    fn exhausted() -> Error {
+        let (table, reason) = ("places.cities".to_owned(), "the head moved".to_owned());
+        Error::Commit(hexfloe_commit::Error::Exhausted { table, attempts: 3, waited_ms: 5, reason })
+    }
+
+    fn rows(count: u64) -> Error {
+        let first = (1..=count.min(2)).map(|row| RejectedRow {
+            file: "in.csv".into(),
+            row,
+            reason: RejectReason::NullLatitude,
+        });
+        Error::Rejected { count, first: first.collect() }
+    }
+
+    /// The codes are part of the command line: schedulers decide by them.
+    #[test]
+    fn each_kind_of_error_has_its_exit_code() {
+        let settings = hexfloe_catalog::Error::Settings("no name".to_owned());
+        let offsets = hexfloe_batch::BatchId::offsets("a", "0", 2, 1).unwrap_err();
+        let cases: [(Error, u8); 12] = [
+            (Error::Panicked, 1),
+            (Error::Runtime, 1),
+            (Error::Job("unknown".to_owned()), 2),
+            (Error::Mismatch("other columns".to_owned()), 2),
+            (Error::Catalog(settings), 2),
+            (Error::Batch(offsets), 2),
+            (rows(1), 3),
+            (derivation(), 4),
+            (Error::Raced { table: "places.cities".to_owned() }, 5),
+            (exhausted(), 5),
+            (unknown(), 6),
+            (io(), 7),
+        ];
+        for (error, code) in cases {
+            let message = error.to_string();
+            assert_eq!(Failure::from(error).code, code, "{message}");
+        }
+    }
+
+    #[test]
+    fn an_error_and_its_causes_are_one_line() {
+        assert_eq!(Failure::from(io()).message, "failed to write rejects/a.ndjson: no space left on device");
+        let message = Failure::from(unknown()).message;
+        assert!(message.ends_with(": reset by peer") && !message.contains('\n'), "{message}");
+    }
+
+    #[test]
+    fn a_cause_that_its_error_repeats_is_said_once() {
+        let settings = hexfloe_catalog::Error::Settings("the name is empty".to_owned());
+        let message = Failure::from(settings).message;
+        assert_eq!(message.matches("the name is empty").count(), 1, "{message}");
+    }
+
+    #[test]
+    fn rejected_rows_are_listed_one_on_a_line_and_the_rest_counted() {
+        let message = Failure::from(rows(1)).message;
+        assert!(message.starts_with("1 row cannot be used") && message.lines().count() == 2, "{message}");
+        let message = Failure::from(rows(5)).message;
+        let lines: Vec<&str> = message.lines().collect();
+        assert!(lines[0].starts_with("5 rows cannot be used, and nothing was committed"), "{message}");
+        assert!(lines[0].contains("quality.on_reject"), "{message}");
+        assert_eq!((lines[1].trim_start().starts_with("in.csv, row 1: "), lines[3]), (true, "  and 3 more"));
+    }
+
+    #[test]
+    fn a_failure_in_a_file_begins_with_its_path() {
+        let failure =
+            Failure::from(Error::Job("line 3: unknown".to_owned())).in_file(std::path::Path::new("a/job.toml"));
+        assert_eq!((failure.code, failure.message.as_str()), (2, "a/job.toml: job: line 3: unknown"));
+    }
 }

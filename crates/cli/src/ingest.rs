@@ -1,6 +1,7 @@
 //! `hexfloe ingest` and `hexfloe batch-id`.
 
 use std::collections::BTreeMap;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use hexfloe_batch::BatchId;
@@ -39,9 +40,11 @@ pub(crate) async fn run(arguments: IngestArguments) -> Result<(), Failure> {
     let outcome = ingest.run(&job, &options).await;
     watcher.stop();
     let report = outcome?;
-    display::report(&report);
     if arguments.json {
         display::json(&report)?;
+    }
+    if !arguments.json || std::io::stderr().is_terminal() {
+        display::report(&report);
     }
     Ok(())
 }
