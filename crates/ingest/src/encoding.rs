@@ -27,11 +27,9 @@ pub(crate) const ROW_GROUP_ROWS: usize = 131_072;
 /// `cells` are the columns with cell numbers: high in entropy, but alike byte by byte.
 pub(crate) fn properties(sample: &RecordBatch, cells: &[String], encodings: Encodings) -> WriterPropertiesPtr {
     let mut builder = WriterProperties::builder()
-        .set_created_by(concat!("hexfloe ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_created_by(concat!("hexfloe version ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
-        // Statistics are the table's bounds. Whole values, so that a bound of equal ends proves equality.
-        .set_statistics_truncate_length(None)
         .set_dictionary_enabled(true);
     for (field, column) in sample.schema().fields().iter().zip(sample.columns()) {
         let path = ColumnPath::from(field.name().as_str());
@@ -86,7 +84,6 @@ fn repeats(column: &ArrayRef) -> bool {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use arrow::array::{Float64Array, Int64Array, StringArray};
 

@@ -40,6 +40,19 @@ pub enum Error {
         /// The first of them, in input order.
         first: Vec<RejectedRow>,
     },
+    /// A value within a list, struct or map does not fit its type in the table.
+    #[error("{file}: column `{column}` holds a value that its type in the table cannot: {cause}")]
+    Value {
+        /// The file.
+        file: String,
+        /// The column.
+        column: String,
+        /// Which value, and why not.
+        cause: String,
+    },
+    /// The caller's runtime has one thread, and writing blocks it.
+    #[error("an ingest needs a multi-threaded tokio runtime")]
+    Runtime,
     /// Another process created the table with other columns or partitions.
     #[error("table {table} was created meanwhile with another schema or partition spec; run again")]
     Raced {
@@ -113,7 +126,7 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Job(_) | Self::Mismatch(_) => ErrorKind::Configuration,
-            Self::Rejected { .. } => ErrorKind::Input,
+            Self::Rejected { .. } | Self::Value { .. } => ErrorKind::Input,
             Self::Raced { .. } => ErrorKind::Conflict,
             Self::Source(error) => match error.kind() {
                 hexfloe_source::ErrorKind::Configuration => ErrorKind::Configuration,
@@ -136,7 +149,9 @@ impl Error {
             },
             Self::Store(_) | Self::Io { .. } => ErrorKind::Unavailable,
             Self::Batch(_) => ErrorKind::Configuration,
-            Self::Arrow { .. } | Self::Parquet(_) | Self::Iceberg { .. } | Self::Panicked => ErrorKind::Unexpected,
+            Self::Arrow { .. } | Self::Parquet(_) | Self::Iceberg { .. } | Self::Runtime | Self::Panicked => {
+                ErrorKind::Unexpected
+            }
         }
     }
 }

@@ -20,6 +20,9 @@ use crate::destination::Destination;
 /// Iceberg's default, when the table does not say.
 const TARGET_FILE_BYTES: usize = 512 << 20;
 
+/// About what an open file holds for the footer, for each column of each row group.
+const FOOTER_BYTES: usize = 512;
+
 /// An encoded row group of one partition.
 pub(crate) struct RowGroup {
     pub(crate) partition: usize,
@@ -47,9 +50,12 @@ pub(crate) struct FileSet {
     runtime: Handle,
     /// The beginning of every file's name, unique to the attempt.
     prefix: String,
-    /// Bytes that open files may hold back until they make a part.
+    /// Bytes that open files may hold: parts in the making, and what becomes of the footers.
     budget: usize,
+    held: usize,
     open: HashMap<usize, OpenFile>,
+    /// Open files, by when they were last appended to.
+    by_use: BTreeMap<u64, usize>,
     done: Vec<DataFile>,
     begun: Vec<String>,
     clock: u64,
@@ -63,6 +69,8 @@ struct OpenFile {
     nans: BTreeMap<i32, u64>,
     bounding_box: BoundingBox,
     geometry: Option<String>,
+    /// Bytes it holds.
+    held: usize,
     last_used: u64,
 }
 
@@ -80,7 +88,9 @@ impl FileSet {
             runtime,
             prefix,
             budget,
+            held: 0,
             open: HashMap::new(),
+            by_use: BTreeMap::new(),
             done: Vec::new(),
             begun: Vec::new(),
             clock: 0,
@@ -99,21 +109,24 @@ impl FileSet {
         let runtime = self.runtime.clone();
         let target = self.target_file_bytes();
         if let Some(file) = self.open.get_mut(&partition) {
+            self.by_use.remove(&file.last_used);
+            self.by_use.insert(self.clock, partition);
             file.last_used = self.clock;
             file.append(group)?;
             let bytes = std::mem::take(file.writer.inner_mut());
             runtime.block_on(file.upload.write(bytes.into()))?;
+            self.held -= file.held;
+            file.held = file.upload.buffered() + file.writer.flushed_row_groups().len() * file.columns() * FOOTER_BYTES;
+            self.held += file.held;
             if file.writer.bytes_written() >= target {
                 self.end(partition)?;
             }
         }
-        while self.open.len() > 1 && self.open.values().map(|file| file.upload.buffered()).sum::<usize>() > self.budget
+        while self.held > self.budget
+            && self.open.len() > 1
+            && let Some((_, &oldest)) = self.by_use.first_key_value()
         {
-            let oldest = self.open.iter().min_by_key(|(_, file)| file.last_used).map(|(partition, _)| *partition);
-            match oldest {
-                Some(oldest) => self.end(oldest)?,
-                None => break,
-            }
+            self.end(oldest)?;
         }
         Ok(())
     }
@@ -143,12 +156,15 @@ impl FileSet {
             nans: BTreeMap::new(),
             bounding_box: BoundingBox::new(),
             geometry: format.geometry.clone(),
+            held: 0,
             last_used: 0,
         })
     }
 
     fn end(&mut self, partition: usize) -> Result<(), Error> {
         let Some(mut file) = self.open.remove(&partition) else { return Ok(()) };
+        self.by_use.remove(&file.last_used);
+        self.held -= file.held;
         if let Some(geometry) = &file.geometry {
             let geo = geo_metadata(geometry, file.bounding_box.to_array());
             file.writer.append_key_value_metadata(KeyValue::new("geo".to_owned(), geo));
@@ -213,6 +229,10 @@ impl FileSet {
 }
 
 impl OpenFile {
+    fn columns(&self) -> usize {
+        self.writer.schema_descr().num_columns()
+    }
+
     fn append(&mut self, group: RowGroup) -> Result<(), Error> {
         let mut writer = self.writer.next_row_group()?;
         for chunk in group.chunks {

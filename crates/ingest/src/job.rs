@@ -280,16 +280,16 @@ impl Job {
     ///
     /// [`Error::Job`], on one line, with the line of the file and the nearest known key for an unknown one.
     pub fn from_toml(text: &str, overrides: &[String]) -> Result<Self, Error> {
-        // The text is read first without overrides' help, so that an error in it has its line.
+        // The text is read first by itself, so that an error in it has its line.
+        let mut value: toml::Table = toml::from_str(text).map_err(|error| located(text, "", &error))?;
         if overrides.is_empty() {
-            return toml::from_str(text).map_err(|error| job_error(text, &error));
+            return deserialized(text).map_err(|(path, error)| located(text, &path, &error));
         }
-        let mut value: toml::Table = toml::from_str(text).map_err(|error| job_error(text, &error))?;
         for assignment in overrides {
             set(&mut value, assignment)?;
         }
         let merged = toml::to_string(&value).map_err(|error| Error::Job(error.to_string()))?;
-        toml::from_str(&merged).map_err(|error| Error::Job(explained(error.message())))
+        deserialized(&merged).map_err(|(path, error)| Error::Job(keyed(&path, error.message())))
     }
 }
 
@@ -310,13 +310,26 @@ fn set(table: &mut toml::Table, assignment: &str) -> Result<(), Error> {
     Ok(())
 }
 
-fn job_error(text: &str, error: &toml::de::Error) -> Error {
-    let line = error.span().map(|span| text[..span.start.min(text.len())].lines().count().max(1));
-    let message = explained(error.message());
-    Error::Job(match line {
-        Some(line) => format!("line {line}: {message}"),
-        None => message,
-    })
+/// The job of a text, or the key at fault and what is wrong there.
+fn deserialized(text: &str) -> Result<Job, (String, toml::de::Error)> {
+    let deserializer = toml::Deserializer::parse(text).map_err(|error| (String::new(), error))?;
+    serde_path_to_error::deserialize(deserializer).map_err(|error| (error.path().to_string(), error.into_inner()))
+}
+
+fn located(text: &str, path: &str, error: &toml::de::Error) -> Error {
+    let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+    let message = keyed(path, error.message());
+    Error::Job(line.map_or_else(|| message.clone(), |line| format!("line {line}: {message}")))
+}
+
+/// The message with the key it is about. An unknown key is named by the message itself.
+fn keyed(path: &str, message: &str) -> String {
+    let message = explained(message);
+    if path.is_empty() || path == "." || message.starts_with("unknown field") {
+        message
+    } else {
+        format!("{path}: {message}")
+    }
 }
 
 /// The message on one line, with the known key nearest to an unknown one.
@@ -339,7 +352,6 @@ fn explained(message: &str) -> String {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use rstest::rstest;
 
@@ -381,7 +393,7 @@ name = "places.cities"
     #[rstest]
     #[case("[table]\nname", "[table]\nnmae", "line 11: unknown field `nmae`", "did you mean `name`?")]
     #[case("granularity", "granularty", "line 8: unknown field `granularty`", "did you mean `granularity`?")]
-    #[case("\"files\"", "\"file_list\"", "line 8: unknown variant `file_list`", "`files`")]
+    #[case("\"files\"", "\"file_list\"", "line 8: batch.granularity: unknown variant `file_list`", "`files`")]
     #[case("[batch]", "[batches]", "line 7: unknown field `batches`", "did you mean `batch`?")]
     fn an_unknown_key_is_named_with_its_line_and_the_nearest_known_one(
         #[case] from: &str,
@@ -391,6 +403,21 @@ name = "places.cities"
     ) {
         let message = Job::from_toml(&JOB.replacen(from, to, 1), &[]).unwrap_err().to_string();
         assert!(message.contains(starts) && message.contains(holds) && !message.contains('\n'), "{message}");
+    }
+
+    #[rstest]
+    #[case("limits.threads", "--set limits.threads: write key=value")]
+    #[case("=1", "--set =1: the key is empty")]
+    #[case("limits.=1", "the key is empty")]
+    #[case("source.name.first=a", "name is not a section")]
+    #[case("limits.thread=1", "did you mean `threads`?")]
+    #[case("limits.threads=many", "limits.threads")]
+    #[case("limits.memory=lots", "is not a size")]
+    #[case("h3.resolution=16", "16")]
+    #[case("table.mode=append", "batch")]
+    fn an_override_that_cannot_be_is_refused_by_its_key(#[case] assignment: &str, #[case] message: &str) {
+        let error = Job::from_toml(JOB, &[assignment.to_owned()]).unwrap_err().to_string();
+        assert!(error.contains(message) && !error.contains('\n'), "{error}");
     }
 
     #[rstest]

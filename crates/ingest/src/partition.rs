@@ -12,9 +12,6 @@ use iceberg::transform::{BoxedTransformFunction, create_transform_function};
 
 use crate::Error;
 
-/// Batches with more runs than this are gathered partition by partition instead of being sliced.
-const MAX_SLICES: usize = 16;
-
 /// The partition spec of a new table.
 ///
 /// # Errors
@@ -31,6 +28,9 @@ pub(crate) fn spec_of_terms(terms: &[String], schema: &Schema) -> Result<Unbound
         let parsed: Transform = transform.parse().map_err(|_| {
             refuse("is not a partition term; write `column`, `day(column)` or `bucket[16](column)`".to_owned())
         })?;
+        if matches!(parsed, Transform::Bucket(0) | Transform::Truncate(0)) {
+            return Err(refuse("needs a number above 0".to_owned()));
+        }
         let field = schema
             .field_by_name(column)
             .ok_or_else(|| refuse(format!("names the column `{column}`, which the table does not have")))?;
@@ -141,15 +141,6 @@ impl Partitioner {
             .map_err(Error::iceberg("read a partition value"))?;
         let values = |run: usize| Struct::from_iter(literals.iter().map(|column| column[run].clone()));
 
-        if runs.len() <= MAX_SLICES {
-            let routed = runs.iter().enumerate().map(|(index, run)| Routed {
-                key: keys.row(index).as_ref().into(),
-                values: values(index),
-                rows: batch.slice(run.start, run.len()),
-                bytes: bytes_per_row * run.len(),
-            });
-            return Ok(routed.collect());
-        }
         let mut order: Vec<Gather> = Vec::new();
         let mut places: std::collections::HashMap<Box<[u8]>, usize> = std::collections::HashMap::new();
         for (index, run) in runs.into_iter().enumerate() {
@@ -160,7 +151,7 @@ impl Partitioner {
             });
             order[place].runs.push(run);
         }
-        order.into_iter().map(|gather| gather.take(&batch).map_err(&failed)).collect()
+        order.into_iter().map(|gather| gather.rows(&batch, bytes_per_row).map_err(&failed)).collect()
     }
 }
 
@@ -188,8 +179,15 @@ struct Gather {
 }
 
 impl Gather {
-    /// Copies the rows out, so that a few rows do not keep their whole batch in memory.
-    fn take(self, batch: &RecordBatch) -> Result<Routed, arrow::error::ArrowError> {
+    /// One long run is a slice. Anything else is copied out, so that a few rows of a rare partition, which wait long for
+    /// their row group, do not keep whole batches in memory.
+    fn rows(self, batch: &RecordBatch, bytes_per_row: usize) -> Result<Routed, arrow::error::ArrowError> {
+        if let [run] = self.runs.as_slice()
+            && run.len() * 2 >= batch.num_rows()
+        {
+            let rows = batch.slice(run.start, run.len());
+            return Ok(Routed { key: self.key, values: self.values, rows, bytes: bytes_per_row * run.len() });
+        }
         let indices: UInt32Array = self.runs.into_iter().flatten().filter_map(|row| u32::try_from(row).ok()).collect();
         let rows = arrow::compute::take_record_batch(batch, &indices)?;
         let columns = rows.columns().iter().map(compact).collect();
@@ -209,5 +207,74 @@ fn compact(column: &ArrayRef) -> ArrayRef {
         }
         DataType::BinaryView => Arc::new(column.as_binary_view().gc()),
         _ => Arc::clone(column),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int64Array, StringViewArray};
+    use rstest::rstest;
+
+    use super::*;
+
+    /// `id`, `zone` and a name of 100 characters.
+    fn batch(zones: &[i64]) -> RecordBatch {
+        let ids: ArrayRef = Arc::new((0..).take(zones.len()).collect::<Int64Array>());
+        let names: ArrayRef =
+            Arc::new(zones.iter().map(|zone| Some(format!("{zone:0100}"))).collect::<StringViewArray>());
+        let zones: ArrayRef = Arc::new(Int64Array::from(zones.to_vec()));
+        RecordBatch::try_from_iter([("id", ids), ("zone", zones), ("name", names)]).unwrap()
+    }
+
+    fn by_zone(batch: &RecordBatch) -> Partitioner {
+        let schema = iceberg::arrow::arrow_schema_to_schema_auto_assign_ids(&batch.schema()).unwrap();
+        let spec = spec_of_terms(&["zone".to_owned()], &schema).unwrap();
+        let spec = spec.bind(schema.clone()).unwrap();
+        Partitioner::new(&spec, &schema, &batch.schema()).unwrap()
+    }
+
+    #[rstest]
+    #[case::one_rare_row(&[0, 0, 0, 0, 0, 1, 0, 0, 0, 0])]
+    #[case::alternating(&[0, 1, 0, 1, 0, 1, 0, 1])]
+    #[case::two_runs(&[0, 0, 0, 0, 0, 0, 0, 1, 1])]
+    fn what_waits_for_its_row_group_keeps_little_more_in_memory_than_itself(#[case] zones: &[i64]) {
+        let zones: Vec<i64> = zones.iter().flat_map(|zone| std::iter::repeat_n(*zone, 100)).collect();
+        let batch = batch(&zones);
+        let whole = batch.get_array_memory_size();
+        let routed = by_zone(&batch).split(batch.clone()).unwrap();
+        assert_eq!(routed.iter().map(|routed| routed.rows.num_rows()).sum::<usize>(), zones.len());
+        for routed in &routed {
+            let share = whole * routed.rows.num_rows() / zones.len();
+            let kept = routed.rows.get_array_memory_size();
+            assert!(kept <= 2 * share + 4_096, "{kept} bytes kept for {share}");
+            assert!(routed.bytes <= 2 * share + 4_096 && 2 * routed.bytes >= share, "{} of {share}", routed.bytes);
+        }
+    }
+
+    #[test]
+    fn rows_keep_their_order_and_partitions_come_by_their_first_row() {
+        let zones = [5, 5, 3, 5, 3, 9, 5];
+        let batch = batch(&zones);
+        let routed = by_zone(&batch).split(batch).unwrap();
+        let ids = |routed: &Routed| {
+            let ids = routed.rows.column(0).as_primitive::<arrow::datatypes::Int64Type>();
+            ids.values().to_vec()
+        };
+        assert_eq!(routed.iter().map(ids).collect::<Vec<_>>(), [vec![0, 1, 3, 6], vec![2, 4], vec![5]]);
+        let keys: std::collections::HashSet<_> = routed.iter().map(|routed| &routed.key).collect();
+        assert_eq!(keys.len(), 3);
+    }
+
+    #[rstest]
+    #[case("dya(ts)", "is not a partition term")]
+    #[case("day(name)", "does not fit the type string")]
+    #[case("nothing", "names the column `nothing`")]
+    #[case("void(zone)", "does not fit")]
+    #[case("bucket[0](zone)", "above 0")]
+    #[case("truncate[0](zone)", "above 0")]
+    fn a_term_that_cannot_be_is_refused_by_its_words(#[case] term: &str, #[case] message: &str) {
+        let schema = iceberg::arrow::arrow_schema_to_schema_auto_assign_ids(&batch(&[1]).schema()).unwrap();
+        let error = spec_of_terms(&[term.to_owned()], &schema).unwrap_err().to_string();
+        assert!(error.contains(message) && error.contains(term), "{error}");
     }
 }

@@ -10,13 +10,22 @@
 //!
 //! Decoding, deriving and encoding, which is nearly all of the work, happen in any order on any worker. Where row groups
 //! and files begin and end is decided by routing and writing alone, which follow the order of the input. So the same input
-//! gives the same bytes whatever the number of threads.
+//! gives the same bytes whatever the number of threads. Errors of the input are told in its order too.
+//!
+//! # Why it ends
+//!
+//! Every change of the state is made under the lock, by a worker that either has just been woken or wakes the others first:
+//! nobody sleeps through work. As long as anything is decoded, cut or encoded, some worker can go on without more input: the
+//! next piece to route and the next row group to write are each there or being made. Input is therefore taken whenever
+//! nothing else is left, however full memory is. The first failure, a panic included, makes every worker stop after the task
+//! at hand.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Float32Type, Float64Type, SchemaRef};
 use hexfloe_batch::{BoundingBox, Points};
 use hexfloe_source::{Piece, Scan};
@@ -59,6 +68,7 @@ pub(crate) fn run(scan: Scan, plan: &Plan<'_>, files: Option<FileSet>, rejects: 
         scan,
         serial,
         scan_done: false,
+        next_piece: 0,
         decoding: 0,
         waiting_bytes: 0,
         decoded: BTreeMap::new(),
@@ -116,15 +126,17 @@ struct State {
     scan: Scan,
     serial: bool,
     scan_done: bool,
+    /// The index of the next piece of the scan.
+    next_piece: u64,
     decoding: usize,
-    /// Bytes of pieces that are decoded and not routed, and of row groups that are cut and not encoded.
+    /// Bytes of pieces that are decoded and not routed, and of row groups that are cut and not written.
     waiting_bytes: usize,
     decoded: BTreeMap<u64, Result<Shaped, Error>>,
     next_route: u64,
     router: Router,
     queue: VecDeque<Cut>,
     encoding: usize,
-    encoded: BTreeMap<u64, RowGroup>,
+    encoded: BTreeMap<u64, Encoded>,
     next_write: u64,
     writing: bool,
     flushed: bool,
@@ -153,6 +165,13 @@ struct Cut {
     format: Arc<Format>,
 }
 
+/// A row group that waits to be written.
+struct Encoded {
+    group: RowGroup,
+    bytes: usize,
+    format: Arc<Format>,
+}
+
 /// How rows are encoded, decided when the first are there.
 struct Format {
     schema: SchemaRef,
@@ -162,14 +181,14 @@ struct Format {
 }
 
 enum Task {
-    Write(RowGroup, Arc<Format>),
+    Write(Encoded),
     Encode(Cut),
     Decode(Piece),
 }
 
 enum Done {
-    Written,
-    Encoded(u64, RowGroup, usize),
+    Written(usize),
+    Encoded(u64, Encoded, usize),
     Decoded(u64, Result<Shaped, Error>),
 }
 
@@ -181,7 +200,9 @@ impl Shared<'_> {
     fn work(&self) {
         let mut state = self.lock();
         loop {
-            match state.next_task(self.plan) {
+            // A panic must neither leave the others waiting nor reach the caller.
+            let next = catch_unwind(AssertUnwindSafe(|| state.next_task(self.plan)));
+            match next.unwrap_or(Err(Error::Panicked)) {
                 Ok(Some(task)) => {
                     drop(state);
                     let done = catch_unwind(AssertUnwindSafe(|| self.perform(task))).unwrap_or(Err(Error::Panicked));
@@ -212,15 +233,18 @@ impl Shared<'_> {
                 Ok(Done::Decoded(index, self.decode(piece)))
             }
             Task::Encode(cut) => {
-                let (sequence, bytes) = (cut.sequence, cut.bytes);
-                Ok(Done::Encoded(sequence, encode(cut)?, bytes))
+                let (sequence, cut_bytes, format) = (cut.sequence, cut.bytes, Arc::clone(&cut.format));
+                let group = encode(cut)?;
+                let bytes = group.chunks.iter().map(|chunk| chunk.close().bytes_written).sum::<u64>();
+                let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+                Ok(Done::Encoded(sequence, Encoded { group, bytes, format }, cut_bytes))
             }
-            Task::Write(group, format) => {
+            Task::Write(Encoded { group, bytes, format }) => {
                 let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some(files) = files.as_mut() {
                     files.write(group, &format.file)?;
                 }
-                Ok(Done::Written)
+                Ok(Done::Written(bytes))
             }
         }
     }
@@ -246,11 +270,10 @@ impl State {
                 return Ok(None);
             }
             if !self.writing
-                && let Some(group) = self.encoded.remove(&self.next_write)
-                && let Some(format) = &self.router.format
+                && let Some(encoded) = self.encoded.remove(&self.next_write)
             {
                 self.writing = true;
-                return Ok(Some(Task::Write(group, Arc::clone(format))));
+                return Ok(Some(Task::Write(encoded)));
             }
             if let Some(cut) = self.queue.pop_front() {
                 self.encoding += 1;
@@ -262,11 +285,19 @@ impl State {
                 continue;
             }
             if self.may_decode(plan) {
-                if let Some(piece) = self.scan.next_piece()? {
-                    self.decoding += 1;
-                    return Ok(Some(Task::Decode(piece)));
+                match self.scan.next_piece() {
+                    Ok(Some(piece)) => {
+                        self.next_piece = piece.index() + 1;
+                        self.decoding += 1;
+                        return Ok(Some(Task::Decode(piece)));
+                    }
+                    Ok(None) => self.scan_done = true,
+                    Err(error) => {
+                        // Told in its turn: an earlier piece may have something to say.
+                        self.scan_done = true;
+                        self.decoded.insert(self.next_piece, Err(error.into()));
+                    }
                 }
-                self.scan_done = true;
                 continue;
             }
             if self.scan_done && self.decoding == 0 && self.decoded.is_empty() && !self.flushed {
@@ -281,7 +312,7 @@ impl State {
 
     fn may_decode(&self, plan: &Plan<'_>) -> bool {
         let waiting = self.decoding + self.decoded.len() + self.queue.len();
-        let idle = waiting == 0;
+        let idle = waiting + self.encoding + self.encoded.len() == 0 && !self.writing;
         !self.scan_done
             && (!self.serial || self.decoding == 0)
             && waiting < plan.threads + 1
@@ -296,13 +327,18 @@ impl State {
             rows += rejected.rows.len() as u64;
             self.rows += routed.iter().map(|routed| routed.rows.num_rows() as u64).sum::<u64>();
             self.rejects.take(rejected)?;
-            if self.discard || self.rejects.is_doomed() {
+            if self.rejects.is_doomed() && !self.discard {
+                self.drop_rows();
+            }
+            if self.discard {
                 continue;
             }
+            if self.router.format.is_none() && !routed.is_empty() {
+                let sample = concat_batches(plan.shape.schema(), routed.iter().map(|routed| &routed.rows));
+                let sample = sample.map_err(Error::arrow("look at the first rows"))?;
+                self.router.format = Some(Arc::new(Format::new(&sample, plan)?));
+            }
             for routed in routed {
-                if self.router.format.is_none() {
-                    self.router.format = Some(Arc::new(Format::new(&routed.rows, plan)?));
-                }
                 self.router.append(routed);
             }
         }
@@ -314,6 +350,16 @@ impl State {
         Ok(())
     }
 
+    /// From here on rows are only counted, and those on their way go nowhere: the batch is refused, and a table that was not
+    /// made yet shall not be made for it.
+    fn drop_rows(&mut self) {
+        self.discard = true;
+        self.router.clear();
+        let queued = self.queue.drain(..).map(|cut| cut.bytes).sum::<usize>();
+        let encoded = std::mem::take(&mut self.encoded).into_values().map(|encoded| encoded.bytes).sum::<usize>();
+        self.waiting_bytes -= queued + encoded;
+    }
+
     fn collect_cuts(&mut self) {
         for cut in self.router.cuts.drain(..) {
             self.waiting_bytes += cut.bytes;
@@ -323,14 +369,18 @@ impl State {
 
     fn settle(&mut self, done: Done) {
         match done {
-            Done::Written => {
+            Done::Written(bytes) => {
                 self.writing = false;
+                self.waiting_bytes -= bytes;
                 self.next_write += 1;
             }
-            Done::Encoded(sequence, group, bytes) => {
+            Done::Encoded(sequence, encoded, cut_bytes) => {
                 self.encoding -= 1;
-                self.waiting_bytes -= bytes;
-                self.encoded.insert(sequence, group);
+                self.waiting_bytes -= cut_bytes;
+                if !self.discard {
+                    self.waiting_bytes += encoded.bytes;
+                    self.encoded.insert(sequence, encoded);
+                }
             }
             Done::Decoded(index, shaped) => {
                 self.decoding -= 1;
@@ -359,6 +409,8 @@ struct Router {
     limit: usize,
     partitions: HashMap<Box<[u8]>, usize>,
     buffers: Vec<Buffer>,
+    /// Buffers that hold rows, by when they were last appended to.
+    by_use: BTreeMap<u64, usize>,
     bytes: usize,
     clock: u64,
     sequence: u64,
@@ -381,6 +433,7 @@ impl Router {
             limit,
             partitions: HashMap::new(),
             buffers: Vec::new(),
+            by_use: BTreeMap::new(),
             bytes: 0,
             clock: 0,
             sequence: 0,
@@ -405,25 +458,26 @@ impl Router {
             rows = rows.slice(room, rows.num_rows() - room);
             buffer.rows += room;
             buffer.bytes += bytes_per_row * room;
+            self.by_use.remove(&buffer.last_used);
             buffer.last_used = self.clock;
+            self.by_use.insert(self.clock, partition);
             buffer.batches.push(head);
             self.bytes += bytes_per_row * room;
             if buffer.rows == ROW_GROUP_ROWS {
                 self.cut(partition);
             }
         }
-        while self.bytes > self.limit {
-            let waiting = self.buffers.iter().enumerate().filter(|(_, buffer)| buffer.rows > 0);
-            match waiting.min_by_key(|(_, buffer)| buffer.last_used).map(|(partition, _)| partition) {
-                Some(oldest) => self.cut(oldest),
-                None => break,
-            }
+        while self.bytes > self.limit
+            && let Some((_, &oldest)) = self.by_use.first_key_value()
+        {
+            self.cut(oldest);
         }
     }
 
     fn cut(&mut self, partition: usize) {
-        let Some(format) = self.format.clone() else { return };
         let buffer = &mut self.buffers[partition];
+        self.by_use.remove(&buffer.last_used);
+        let Some(format) = self.format.clone() else { return };
         let values = buffer.values.clone().unwrap_or_else(Struct::empty);
         let batches = std::mem::take(&mut buffer.batches);
         let bytes = std::mem::take(&mut buffer.bytes);
@@ -431,6 +485,15 @@ impl Router {
         self.bytes -= bytes;
         self.cuts.push(Cut { sequence: self.sequence, partition, values, batches, bytes, format });
         self.sequence += 1;
+    }
+
+    /// Forgets all rows.
+    fn clear(&mut self) {
+        self.buffers.clear();
+        self.partitions.clear();
+        self.by_use.clear();
+        self.cuts.clear();
+        self.bytes = 0;
     }
 
     fn flush(&mut self) {

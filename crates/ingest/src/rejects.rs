@@ -101,13 +101,14 @@ pub(crate) struct QuarantineFile {
     path: PathBuf,
     partial: PathBuf,
     writer: Option<BufWriter<File>>,
+    published: bool,
 }
 
 impl QuarantineFile {
     /// Nothing is made before the first rejected row.
     pub(crate) fn new(path: PathBuf, attempt: &str) -> Self {
         let partial = path.with_extension(format!("{attempt}.partial"));
-        Self { path, partial, writer: None }
+        Self { path, partial, writer: None, published: false }
     }
 
     fn write(&mut self, lines: &[u8]) -> Result<(), Error> {
@@ -123,15 +124,16 @@ impl QuarantineFile {
         writer.write_all(lines).map_err(Error::io("write", &self.partial))
     }
 
-    /// Gives the file its name. The same batch gives the same file, so one that is there already is replaced; when the batch
-    /// has no rejected rows any more it is removed.
+    /// Gives the file its name: before the commit, for a run that dies after the commit is not repeated, and its rejected rows
+    /// would be lost. The same batch gives the same file, so one that is there already is replaced; when the batch has no
+    /// rejected rows any more it is removed.
     fn publish(&mut self) -> Result<Option<PathBuf>, Error> {
-        match self.writer.take() {
+        match &mut self.writer {
             Some(writer) => {
-                let file = writer.into_inner().map_err(std::io::IntoInnerError::into_error);
-                let synced = file.and_then(|file| file.sync_all());
+                let synced = writer.flush().and_then(|()| writer.get_ref().sync_all());
                 synced.map_err(Error::io("write", &self.partial))?;
                 std::fs::rename(&self.partial, &self.path).map_err(Error::io("rename", &self.partial))?;
+                self.published = true;
                 Ok(Some(self.path.clone()))
             }
             None => match std::fs::remove_file(&self.path) {
@@ -146,8 +148,8 @@ impl QuarantineFile {
 
 impl Drop for QuarantineFile {
     fn drop(&mut self) {
-        if self.writer.take().is_some() {
-            // Not published: the batch was not committed.
+        if self.writer.is_some() && !self.published {
+            // The batch was not committed.
             let _ = std::fs::remove_file(&self.partial);
         }
     }

@@ -46,3 +46,39 @@ pub struct Report {
     /// Wall time in milliseconds.
     pub elapsed_ms: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Scripts read these names and types: a change here is a new version.
+    #[test]
+    fn the_json_of_a_report_is_version_1() {
+        let report = Report {
+            version: 1,
+            status: Status::Committed,
+            table: "places.cities".to_owned(),
+            batch_id: "0cc175b9c0f1b6a831c399e269772661".to_owned(),
+            snapshot_id: Some(7_638_451_234_567_890_123),
+            rows: 1,
+            rejected: 2,
+            reject_file: Some(PathBuf::from("rejects/a.ndjson")),
+            replaced_rows: 3,
+            data_files: 4,
+            bytes: 5,
+            attempts: 6,
+            elapsed_ms: 7,
+        };
+        let expected = concat!(
+            r#"{"version":1,"status":"committed","table":"places.cities","#,
+            r#""batch_id":"0cc175b9c0f1b6a831c399e269772661","snapshot_id":7638451234567890123,"rows":1,"rejected":2,"#,
+            r#""reject_file":"rejects/a.ndjson","replaced_rows":3,"data_files":4,"bytes":5,"attempts":6,"elapsed_ms":7}"#,
+        );
+        assert_eq!(serde_json::to_string(&report).unwrap(), expected);
+        let unchanged = Report { status: Status::Unchanged, snapshot_id: None, reject_file: None, ..report };
+        let json = serde_json::to_value(&unchanged).unwrap();
+        assert!(json["snapshot_id"].is_null() && json["reject_file"].is_null());
+        assert_eq!(json["status"], "unchanged");
+        assert_eq!(serde_json::to_value(Status::Skipped).unwrap(), "skipped");
+    }
+}

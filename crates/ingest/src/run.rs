@@ -15,8 +15,8 @@ use iceberg::TableIdent;
 use iceberg::arrow::{arrow_schema_to_schema_auto_assign_ids, schema_to_arrow_schema};
 use iceberg::spec::{DataFile, Schema};
 use iceberg::table::Table;
+use tokio::runtime::RuntimeFlavor;
 
-use crate::Error;
 use crate::destination::Destination;
 use crate::files::FileSet;
 use crate::job::{Granularity, Job, OnReject};
@@ -26,6 +26,7 @@ use crate::progress::{Phase, Progress};
 use crate::rejects::{QuarantineFile, RejectSink};
 use crate::report::{Report, Status};
 use crate::shape::{Additions, Shape};
+use crate::{Error, ErrorKind};
 
 /// Rows of a decoded batch.
 const BATCH_ROWS: usize = 16_384;
@@ -75,24 +76,34 @@ impl Ingest {
         Arc::clone(&self.progress)
     }
 
-    /// Lands the batch that the job describes, exactly once.
+    /// Lands the batch that the job describes, exactly once. It has to be called on a multi-threaded tokio runtime; the
+    /// thread it is called on becomes the first of the job's threads.
     ///
     /// # Errors
     ///
     /// See [`Error`]; unless its kind is [`ErrorKind::Unknown`](crate::ErrorKind::Unknown) nothing was committed and no data
     /// file of this run is left.
     pub async fn run(&self, job: &Job, options: &RunOptions) -> Result<Report, Error> {
-        let started_ms = self.environment.now_ms();
+        if tokio::runtime::Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
+            return Err(Error::Runtime);
+        }
+        let begun_ms = self.environment.now_ms();
         let mut starts = 1;
         loop {
-            match self.start(job, options, started_ms).await {
+            match self.start(job, options).await {
                 Err(error) if restartable(&error) && starts < MAX_STARTS => starts += 1,
-                outcome => return outcome,
+                Err(error) => return Err(error),
+                Ok(report) => {
+                    let elapsed_ms = u64::try_from(self.environment.now_ms() - begun_ms).unwrap_or(0);
+                    return Ok(Report { elapsed_ms, ..report });
+                }
             }
         }
     }
 
-    async fn start(&self, job: &Job, options: &RunOptions, started_ms: i64) -> Result<Report, Error> {
+    /// One start, with the age of its own: files written anew are new.
+    async fn start(&self, job: &Job, options: &RunOptions) -> Result<Report, Error> {
+        let started_ms = self.environment.now_ms();
         self.progress.enter(Phase::Opening, 0);
         let name = table_name(&job.table.name)?;
         let source = Source::open(source_settings(job)?, &options.base)?;
@@ -117,9 +128,13 @@ impl Ingest {
             // The derivation first: it needs no look at the input.
             let anything = BatchId::content(&job.source.name, &Sha256Hex::of(""));
             self.committer(catalog).check(table, &anything, derivation.as_ref(), true)?;
+            refuse_other_cells(table, derivation.as_ref())?;
         }
         let mut identity = Identity { source: &source, digest: None };
-        let batch_id = self.identify(job, &mut identity, &scan_options)?;
+        // The id is a function of the input alone, and what a table declares is not input: with the types of the table, a
+        // batch would have another id before the table is made, or a column of it widened, than after.
+        let by_itself = ScanOptions { declared: declared(None, &additions)?, ..scan_options.clone() };
+        let batch_id = self.identify(job, &mut identity, &by_itself)?;
         let mut report = Report {
             version: 1,
             status: Status::Skipped,
@@ -139,7 +154,6 @@ impl Ingest {
             let checked = self.committer(catalog).check(table, &batch_id, derivation.as_ref(), options.force)?;
             if let Some(BatchOutcome::Skipped { snapshot_id }) = checked {
                 report.snapshot_id = snapshot_id;
-                report.elapsed_ms = self.elapsed(started_ms);
                 return Ok(report);
             }
         }
@@ -189,7 +203,6 @@ impl Ingest {
             report.status = Status::Unchanged;
             report.rows = written.rows;
             report.rejected = written.rejects.count_or_refuse()?;
-            report.elapsed_ms = self.elapsed(started_ms);
             return Ok(report);
         };
         let destination = Arc::new(match (table, definition) {
@@ -199,72 +212,81 @@ impl Ingest {
             }
             (None, None) => return Err(Error::Raced { table: name.to_string() }),
         });
-        let files = FileSet::new(
-            Arc::clone(&destination),
-            catalog.store().clone(),
-            tokio::runtime::Handle::current(),
-            format!("{batch_id}-{}", attempt.simple()),
-            plan.memory / 4,
-        );
-        let written = self.write(scan, &plan, Some(files), sink, &source)?;
-        let committer = self.committer(catalog);
-        let prepared = async {
-            source.check_unchanged()?;
-            let content_sha256 = identity.digest(&self.progress)?;
-            let (rejected, reject_file) = written.rejects.finish()?;
-            let written_for = WrittenFor::of(destination.table().await?.metadata());
-            Ok((content_sha256, rejected, reject_file, written_for))
+        let landed = async {
+            let files = FileSet::new(
+                Arc::clone(&destination),
+                catalog.store().clone(),
+                tokio::runtime::Handle::current(),
+                format!("{batch_id}-{}", attempt.simple()),
+                plan.memory / 4,
+            );
+            let written = self.write(scan, &plan, Some(files), sink, &source)?;
+            let committer = self.committer(catalog);
+            let prepared = async {
+                source.check_unchanged()?;
+                let content_sha256 = identity.digest(&self.progress)?;
+                let (rejected, reject_file) = written.rejects.finish()?;
+                let written_for = WrittenFor::of(destination.table().await?.metadata());
+                Ok((content_sha256, rejected, reject_file, written_for))
+            };
+            let (content_sha256, rejected, reject_file, written_for) = match prepared.await {
+                Ok(prepared) => prepared,
+                Err(error) => {
+                    committer.remove(written.files.iter().map(DataFile::file_path)).await;
+                    return Err(error);
+                }
+            };
+            report.rows = written.rows;
+            report.rejected = rejected;
+            report.reject_file = reject_file;
+            report.data_files = written.files.len() as u64;
+            report.bytes = written.files.iter().map(DataFile::file_size_in_bytes).sum();
+            self.progress.enter(Phase::Committing, 0);
+            let outcome = committer
+                .commit(&BatchCommit {
+                    table: name,
+                    written_for,
+                    batch_id,
+                    source: job.source.name.clone(),
+                    rows: written.rows,
+                    rejected,
+                    content_sha256,
+                    derivation,
+                    force: options.force,
+                    files: written.files,
+                    started_ms,
+                })
+                .await?;
+            match outcome {
+                BatchOutcome::Committed { snapshot_id, replaced_rows, attempts } => {
+                    report.status = Status::Committed;
+                    report.snapshot_id = Some(snapshot_id);
+                    report.replaced_rows = replaced_rows;
+                    report.attempts = attempts;
+                }
+                BatchOutcome::Skipped { snapshot_id } => {
+                    report = Report {
+                        snapshot_id,
+                        rows: 0,
+                        rejected: 0,
+                        reject_file: None,
+                        data_files: 0,
+                        bytes: 0,
+                        ..report
+                    };
+                }
+            }
+            Ok(report)
         };
-        let (content_sha256, rejected, reject_file, written_for) = match prepared.await {
-            Ok(prepared) => prepared,
-            Err(error) => {
-                committer.remove(written.files.iter().map(DataFile::file_path)).await;
-                return Err(error);
-            }
-        };
-        report.rows = written.rows;
-        report.rejected = rejected;
-        report.reject_file = reject_file;
-        report.data_files = written.files.len() as u64;
-        report.bytes = written.files.iter().map(DataFile::file_size_in_bytes).sum();
-        self.progress.enter(Phase::Committing, 0);
-        let outcome = committer
-            .commit(&BatchCommit {
-                table: name,
-                written_for,
-                batch_id,
-                source: job.source.name.clone(),
-                rows: written.rows,
-                rejected,
-                content_sha256,
-                derivation,
-                force: options.force,
-                files: written.files,
-                started_ms,
-            })
-            .await?;
-        match outcome {
-            BatchOutcome::Committed { snapshot_id, replaced_rows, attempts } => {
-                report.status = Status::Committed;
-                report.snapshot_id = Some(snapshot_id);
-                report.replaced_rows = replaced_rows;
-                report.attempts = attempts;
-            }
-            BatchOutcome::Skipped { snapshot_id } => {
-                report =
-                    Report { snapshot_id, rows: 0, rejected: 0, reject_file: None, data_files: 0, bytes: 0, ..report };
-            }
+        let landed: Result<Report, Error> = landed.await;
+        if landed.as_ref().is_err_and(|error| error.kind() != ErrorKind::Unknown) {
+            destination.discard().await;
         }
-        report.elapsed_ms = self.elapsed(started_ms);
-        Ok(report)
+        landed
     }
 
     fn committer(&self, catalog: &OpenCatalog) -> Committer {
         Committer::new(catalog.clone(), Arc::clone(&self.environment))
-    }
-
-    fn elapsed(&self, started_ms: i64) -> u64 {
-        u64::try_from(self.environment.now_ms() - started_ms).unwrap_or(0)
     }
 
     /// The batch id, as the job defines it.
@@ -365,7 +387,11 @@ fn restartable(error: &Error) -> bool {
     matches!(
         error,
         Error::Raced { .. }
-            | Error::Commit(hexfloe_commit::Error::Changed { .. } | hexfloe_commit::Error::TooLate { .. })
+            | Error::Commit(
+                hexfloe_commit::Error::Changed { .. }
+                    | hexfloe_commit::Error::NoTable { .. }
+                    | hexfloe_commit::Error::TooLate { .. }
+            )
     )
 }
 
@@ -475,6 +501,23 @@ fn declared(table: Option<&Table>, additions: &Additions) -> Result<Vec<arrow::d
         }
         _ => Vec::new(),
     })
+}
+
+/// A column whose values are on record as derived takes no others: not the source's own, and not nulls.
+fn refuse_other_cells(table: &Table, derivation: Option<&Derivation>) -> Result<(), Error> {
+    let metadata = table.metadata();
+    let recorded = metadata.properties().keys().filter_map(|name| name.strip_prefix(names::DERIVATION_PREFIX));
+    let mut recorded: Vec<&str> =
+        recorded.filter(|column| metadata.current_schema().field_by_name(column).is_some()).collect();
+    recorded.sort_unstable();
+    match recorded.into_iter().find(|column| derivation.is_none_or(|derivation| derivation.column != *column)) {
+        None => Ok(()),
+        Some(column) => Err(Error::Mismatch(format!(
+            "table {}: its column `{column}` holds derived cells, and this job does not derive them: add [h3] with column = \
+             \"{column}\", or write to another table",
+            table.identifier()
+        ))),
+    }
 }
 
 /// A new table for the job.

@@ -45,13 +45,7 @@ impl Additions {
         let made = self.made();
         let mut fields = Vec::new();
         for field in input.fields().iter().filter(|field| !self.takes(field.name())) {
-            if made.iter().any(|made| made.name() == field.name()) {
-                return Err(Error::Mismatch(format!(
-                    "the source has a column `{}` already, and the job adds one of that name: rename one of them \
-                     (h3.column, geometry.store_column), or leave the source's out with source.select",
-                    field.name()
-                )));
-            }
+            refuse_clash(&made, field.name())?;
             let data_type = types::table_type(field.data_type())
                 .map_err(|why| Error::Mismatch(format!("column `{}` of the source {why}", field.name())))?;
             fields.push(Field::new(field.name(), data_type, true));
@@ -133,6 +127,7 @@ impl Shape {
             fields.push(field.as_ref().clone().with_data_type(data_type));
         }
         for field in input.fields().iter().filter(|field| !additions.takes(field.name())) {
+            refuse_clash(&made, field.name())?;
             if table.index_of(field.name()).is_err() {
                 return Err(Error::Mismatch(format!(
                     "the source has a column `{}`, and the table has none: add it to the table, or leave it out with \
@@ -171,25 +166,55 @@ impl Shape {
             None => (None, Vec::new()),
         };
         let missing = self.missing_values(&batch);
-        let rejects = first_of_each_row([rejects, at_points, missing]);
-        let mut rows = batch.clone();
+        let (mut columns, too_large) = self.convert(&batch, &file)?;
+        let rejects = first_of_each_row([rejects, at_points, missing, too_large]);
+        let rows = batch.num_rows() - rejects.len();
         if !rejects.is_empty() {
             let keep = keep(batch.num_rows(), &rejects);
-            rows =
-                arrow::compute::filter_record_batch(&batch, &keep).map_err(Error::arrow("take out rejected rows"))?;
+            let failed = Error::arrow("take out rejected rows");
+            for column in columns.iter_mut().flatten() {
+                *column = arrow::compute::filter(column, &keep).map_err(&failed)?;
+            }
             points = points.map(|points| points.filter(&keep)).transpose()?;
         }
         let rejected = RejectedRows::new(&file, first_row, rejects, &batch, self.render_rejects)?;
-        let made = self.make(rows.num_rows(), points.as_ref())?;
-        let columns = self.origins.iter().zip(self.schema.fields()).map(|(origin, field)| match origin {
-            Origin::Source { index, .. } => types::convert(rows.column(*index), field.data_type()),
-            Origin::Made(index) => Ok(Arc::clone(&made[*index])),
-            Origin::Null => Ok(new_null_array(field.data_type(), rows.num_rows())),
+        let made = self.make(rows, points.as_ref())?;
+        let columns = columns.into_iter().zip(&self.origins).zip(self.schema.fields());
+        let columns = columns.map(|((column, origin), field)| match (column, origin) {
+            (Some(column), _) => column,
+            (None, Origin::Made(index)) => Arc::clone(&made[*index]),
+            (None, _) => new_null_array(field.data_type(), rows),
         });
-        let failed = Error::arrow("convert a batch to the table's columns");
-        let columns = columns.collect::<Result<Vec<_>, _>>().map_err(&failed)?;
-        let shaped = RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(&failed)?;
-        Ok((shaped, rejected))
+        let shaped = RecordBatch::try_new(Arc::clone(&self.schema), columns.collect());
+        Ok((shaped.map_err(Error::arrow("put a batch into the table's columns"))?, rejected))
+    }
+
+    /// The columns that come from the source, in the types of the table; and the rows with a value that such a type cannot
+    /// hold.
+    fn convert(&self, batch: &RecordBatch, file: &str) -> Result<(Vec<Option<ArrayRef>>, Vec<Reject>), Error> {
+        let mut columns = Vec::new();
+        let mut rejects = Vec::new();
+        for (origin, field) in self.origins.iter().zip(self.schema.fields()) {
+            let Origin::Source { index, .. } = origin else {
+                columns.push(None);
+                continue;
+            };
+            let column = batch.column(*index);
+            let converted = types::convert(column, field.data_type()).or_else(|error| {
+                let unfit = |cause: String| Error::Value { file: file.to_owned(), column: field.name().clone(), cause };
+                let fitting = types::convert_fitting(column, field.data_type()).ok_or(unfit(error.to_string()))?;
+                for row in (0..batch.num_rows()).filter(|row| fitting.is_null(*row) && column.is_valid(*row)) {
+                    let value = arrow::util::display::array_value_to_string(column, row)
+                        .map_err(Error::arrow("show a value that cannot be used"))?;
+                    let wanted = types::name_in_table(field.data_type());
+                    let reason = RejectReason::Unparsable { column: field.name().clone(), value, wanted };
+                    rejects.push(Reject { row, reason });
+                }
+                Ok::<_, Error>(fitting)
+            });
+            columns.push(Some(converted?));
+        }
+        Ok((columns, rejects))
     }
 
     /// Nulls in columns that the table requires.
@@ -198,9 +223,10 @@ impl Shape {
         for origin in &self.origins {
             let Origin::Source { index, required: true } = origin else { continue };
             let (column, schema) = (batch.column(*index), batch.schema());
-            if column.null_count() > 0 {
+            if column.logical_null_count() > 0 {
                 let name = schema.field(*index).name();
-                let rows = (0..batch.num_rows()).filter(|row| column.is_null(*row));
+                let nulls = column.logical_nulls();
+                let rows = (0..batch.num_rows()).filter(|row| nulls.as_ref().is_some_and(|nulls| nulls.is_null(*row)));
                 rejects.extend(
                     rows.map(|row| Reject { row, reason: RejectReason::MissingRequired { column: name.clone() } }),
                 );
@@ -224,6 +250,17 @@ impl Shape {
         made.push(Arc::new(constant(self.batch_id.as_str(), rows).map_err(Error::arrow("make the batch column"))?));
         Ok(made)
     }
+}
+
+/// Two columns of one name: which one is meant cannot be known.
+fn refuse_clash(made: &[Field], name: &str) -> Result<(), Error> {
+    if made.iter().any(|made| made.name() == name) {
+        return Err(Error::Mismatch(format!(
+            "the source has a column `{name}` already, and the job adds one of that name: rename one of them \
+             (h3.column, geometry.store_column), or leave the source's out with source.select"
+        )));
+    }
+    Ok(())
 }
 
 /// The same text in every row, over one copy of it.

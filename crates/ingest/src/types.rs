@@ -146,8 +146,29 @@ pub(crate) fn convert(array: &ArrayRef, target: &DataType) -> Result<ArrayRef, A
     }
 }
 
+/// Like [`convert`], with null for a value that does not fit; `None` for nested values, where such a null could not be seen.
+pub(crate) fn convert_fitting(array: &ArrayRef, target: &DataType) -> Option<ArrayRef> {
+    if array.data_type().is_nested() {
+        return None;
+    }
+    arrow::compute::cast_with_options(array, target, &CastOptions { safe: true, ..CastOptions::default() }).ok()
+}
+
+/// What a type that a value does not fit into is called in the table.
+pub(crate) fn name_in_table(data_type: &DataType) -> String {
+    match data_type {
+        DataType::Int32 => "int".to_owned(),
+        DataType::Int64 => "long".to_owned(),
+        DataType::Date32 => "date".to_owned(),
+        DataType::Time64(_) => "time".to_owned(),
+        DataType::Timestamp(_, None) => "timestamp".to_owned(),
+        DataType::Timestamp(_, Some(_)) => "timestamptz".to_owned(),
+        DataType::Decimal128(precision, scale) => format!("decimal({precision},{scale})"),
+        other => other.to_string(),
+    }
+}
+
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use arrow::array::{Int64Array, StringViewArray, TimestampMillisecondArray, TimestampNanosecondArray, UInt64Array};
     use rstest::rstest;

@@ -1,5 +1,4 @@
 //! The JSON schema of the job file is checked in, and changes are seen in review.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::path::Path;
 
