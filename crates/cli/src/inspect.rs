@@ -190,3 +190,65 @@ fn timestamp(ms: i64) -> String {
 fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Scripts read these names and types: a change here is a new version.
+    #[test]
+    fn the_json_of_batches_is_version_1() {
+        let batch = Batch {
+            batch_id: "0cc175b9c0f1b6a831c399e269772661".to_owned(),
+            source: Some("geonames".to_owned()),
+            rows: Some(1),
+            rejected: None,
+            committed_at: Some(timestamp(-1)),
+            snapshot_id: Some(7),
+            in_ledger: true,
+        };
+        let batches = Batches { version: 1, table: "places.cities".to_owned(), batches: vec![batch] };
+        let expected = concat!(
+            r#"{"version":1,"table":"places.cities","batches":[{"batch_id":"0cc175b9c0f1b6a831c399e269772661","#,
+            r#""source":"geonames","rows":1,"rejected":null,"committed_at":"1969-12-31T23:59:59.999Z","#,
+            r#""snapshot_id":7,"in_ledger":true}]}"#,
+        );
+        assert_eq!(serde_json::to_string(&batches).unwrap(), expected);
+    }
+
+    #[test]
+    fn the_json_of_a_table_is_version_1() {
+        let show = Show {
+            version: 1,
+            table: "places.cities".to_owned(),
+            uuid: "u".to_owned(),
+            location: "file:///lake".to_owned(),
+            metadata_location: "file:///lake/m".to_owned(),
+            format_version: 2,
+            snapshot_id: None,
+            committed_at: None,
+            snapshots: 0,
+            rows: 0,
+            data_files: 0,
+            bytes: 0,
+            columns: vec![Column {
+                id: 1,
+                name: "h3_cell".to_owned(),
+                column_type: "long".to_owned(),
+                required: false,
+            }],
+            partition: vec!["day(ts)".to_owned()],
+            ledger_batches: 0,
+            derivations: [("h3_cell".to_owned(), serde_json::json!({"library": "h3o"}))].into(),
+            properties: [("a".to_owned(), "b".to_owned())].into(),
+        };
+        let expected = concat!(
+            r#"{"version":1,"table":"places.cities","uuid":"u","location":"file:///lake","#,
+            r#""metadata_location":"file:///lake/m","format_version":2,"snapshot_id":null,"committed_at":null,"#,
+            r#""snapshots":0,"rows":0,"data_files":0,"bytes":0,"#,
+            r#""columns":[{"id":1,"name":"h3_cell","type":"long","required":false}],"partition":["day(ts)"],"#,
+            r#""ledger_batches":0,"derivations":{"h3_cell":{"library":"h3o"}},"properties":{"a":"b"}}"#,
+        );
+        assert_eq!(serde_json::to_string(&show).unwrap(), expected);
+    }
+}
