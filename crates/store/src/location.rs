@@ -174,7 +174,6 @@ impl std::str::FromStr for Location {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use rstest::rstest;
 
