@@ -22,13 +22,20 @@ fn geo(file: &iceberg::spec::DataFile) -> serde_json::Value {
 
 #[rstest]
 #[case::one_file("", &[[-70.0, -33.0, 151.0, 48.0]])]
-#[case::by_zone("partition = [\"zone\"]", &[[11.5, -33.0, 151.0, 48.0], [-70.0, -20.5, -70.0, -20.5]])]
+// The second zone has the first file of the first ended, for want of memory.
+#[case::by_zone(
+    "partition = [\"zone\"]",
+    &[[11.5, 48.0, 11.5, 48.0], [-70.0, -20.5, -70.0, -20.5], [12.0, -33.0, 151.0, 0.0]]
+)]
 #[tokio::test(flavor = "multi_thread")]
 async fn the_box_in_the_footer_is_that_of_the_files_points(#[case] partition: &str, #[case] boxes: &[[f64; 4]]) {
     let lake = Lake::new().await;
-    lake.write("in.csv", "id,zone,lat,lon\n1,1,48,11.5\n2,2,-20.5,-70\n3,1,-33,151\n");
-    let report = lake.force(&job("csv", "in.csv", &format!("{partition}\n{STORED}")), &["limits.memory=\"1\""]).await;
-    assert_eq!(report.unwrap().rows, 3);
+    // With a memory of one byte each file becomes a row group of its own: the box is that of all of them.
+    for (name, rows) in [("a", "1,1,48,11.5\n2,2,-20.5,-70\n"), ("b", "3,1,-33,151\n"), ("c", "4,1,0,12\n")] {
+        lake.write(&format!("{name}.csv"), format!("id,zone,lat,lon\n{rows}"));
+    }
+    let report = lake.force(&job("csv", "*.csv", &format!("{partition}\n{STORED}")), &["limits.memory=\"1\""]).await;
+    assert_eq!(report.unwrap().rows, 4);
     let files = lake.files().await;
     assert_eq!(files.len(), boxes.len());
     for (file, expected) in files.iter().zip(boxes) {
