@@ -1,13 +1,14 @@
 //! Which live files hold rows of the batch, and what becomes of them.
 //!
-//! A file's bounds are used in two different ways. They prove *absence* whenever the batch id lies outside them, cut
+//! A manifest whose partitions exclude the batch is passed over. A file's bounds are used in two different ways. They prove *absence* whenever the batch id lies outside them, cut
 //! or not: a cut lower bound is still a lower bound. They prove that *every* row is of the batch only when both are
 //! the id itself and the number of nulls is known to be zero. In every other case the file is opened and its batch
 //! column read.
 
 use futures::TryStreamExt;
 use hexfloe_store::Store;
-use iceberg::spec::{DataFile, DataFileFormat, ManifestEntry, PrimitiveLiteral};
+use iceberg::spec::{DataFile, DataFileFormat, Datum, ManifestEntry, ManifestFile, PartitionSpec, PrimitiveLiteral};
+use iceberg::transform::create_transform_function;
 use parquet::arrow::ParquetRecordBatchStreamBuilder;
 use parquet::arrow::ProjectionMask;
 use parquet::schema::types::SchemaDescriptor;
@@ -54,6 +55,10 @@ impl Plan {
     pub(crate) async fn make(base: &Base, filter: &Filter, store: &Store) -> Result<Self, Error> {
         let mut plan = Self::default();
         for (manifest, loaded) in base.manifests.iter().enumerate().filter(|(_, loaded)| loaded.is_data()) {
+            let spec = base.metadata().partition_spec_by_id(loaded.file.partition_spec_id);
+            if spec.is_some_and(|spec| outside_of_partitions(&loaded.file, spec, filter)) {
+                continue;
+            }
             for (entry, fate) in fates(loaded, filter, store).await? {
                 plan.replaced_rows += match fate {
                     Fate::Keep => 0,
@@ -65,6 +70,27 @@ impl Plan {
         }
         Ok(plan)
     }
+}
+
+/// Whether the manifest's own summary of its partitions proves that none of its files holds the batch: the table is, or
+/// was, partitioned by the batch column, and the batch's partition lies outside the range, or all partitions are null.
+fn outside_of_partitions(manifest: &ManifestFile, spec: &PartitionSpec, filter: &Filter) -> bool {
+    let summaries = manifest.partitions.iter().flatten();
+    let fields = spec.fields().iter().zip(summaries).filter(|(field, _)| field.source_id == filter.field_id);
+    fields.into_iter().any(|(field, summary)| {
+        // What cannot be computed or read proves nothing.
+        let proof = || {
+            let value = Datum::string(&filter.value);
+            let partition = create_transform_function(&field.transform).ok()?.transform_literal(&value).ok()??;
+            let bound = |bytes: &[u8]| Datum::try_from_bytes(bytes, partition.data_type().clone()).ok();
+            match (&summary.lower_bound, &summary.upper_bound) {
+                (Some(lower), Some(upper)) => Some(partition < bound(lower)? || partition > bound(upper)?),
+                (None, None) => Some(summary.contains_null),
+                _ => None,
+            }
+        };
+        proof() == Some(true)
+    })
 }
 
 /// The entries of a manifest that do not stay.
@@ -88,11 +114,10 @@ fn by_metrics(entry: &ManifestEntry, filter: &Filter) -> Option<Fate> {
         return Some(Fate::Keep);
     }
     let file = entry.data_file();
-    let bound =
-        |bounds: &std::collections::HashMap<i32, iceberg::spec::Datum>| match bounds.get(&filter.field_id)?.literal() {
-            PrimitiveLiteral::String(text) => Some(text.clone()),
-            _ => None,
-        };
+    let bound = |bounds: &std::collections::HashMap<i32, Datum>| match bounds.get(&filter.field_id)?.literal() {
+        PrimitiveLiteral::String(text) => Some(text.clone()),
+        _ => None,
+    };
     let nulls = file.null_value_counts().get(&filter.field_id).copied();
     if nulls == Some(entry.record_count()) {
         return Some(Fate::Keep);
@@ -174,7 +199,10 @@ fn has_field_ids(schema: &SchemaDescriptor) -> bool {
 mod tests {
     use std::collections::HashMap;
 
-    use iceberg::spec::{DataContentType, DataFileBuilder, Datum, ManifestStatus};
+    use iceberg::spec::{
+        DataContentType, DataFileBuilder, FieldSummary, ManifestContentType, ManifestStatus, NestedField,
+        PrimitiveType, Schema, Transform, Type,
+    };
     use rstest::rstest;
 
     use super::*;
@@ -194,6 +222,71 @@ mod tests {
             .build()
             .unwrap();
         ManifestEntry::builder().status(ManifestStatus::Existing).data_file(file).build()
+    }
+
+    fn manifest(lower: Option<Datum>, upper: Option<Datum>, contains_null: bool) -> ManifestFile {
+        let bytes = |bound: Option<Datum>| bound.map(|bound| bound.to_bytes().unwrap());
+        ManifestFile {
+            manifest_path: "memory:///m".to_owned(),
+            manifest_length: 1,
+            partition_spec_id: 1,
+            content: ManifestContentType::Data,
+            sequence_number: 1,
+            min_sequence_number: 1,
+            added_snapshot_id: 1,
+            added_files_count: Some(1),
+            existing_files_count: Some(0),
+            deleted_files_count: Some(0),
+            added_rows_count: Some(3),
+            existing_rows_count: Some(0),
+            deleted_rows_count: Some(0),
+            partitions: Some(vec![FieldSummary {
+                contains_null,
+                contains_nan: Some(false),
+                lower_bound: bytes(lower),
+                upper_bound: bytes(upper),
+            }]),
+            key_metadata: None,
+            first_row_id: None,
+        }
+    }
+
+    fn text(text: &str) -> Option<Datum> {
+        Some(Datum::string(text))
+    }
+
+    #[rstest]
+    #[case::within(Transform::Identity, text("00"), text("ff"), false, false)]
+    #[case::only_this_batch(Transform::Identity, text(ID), text(ID), false, false)]
+    #[case::below(Transform::Identity, text("1"), text("2"), false, true)]
+    #[case::above(Transform::Identity, text("00"), text("01"), true, true)]
+    #[case::all_null(Transform::Identity, None, None, true, true)]
+    #[case::nothing_known(Transform::Identity, None, None, false, false)]
+    #[case::half_known(Transform::Identity, text("1"), None, false, false)]
+    #[case::cut_partition_within(Transform::Truncate(4), text("0123"), text("0123"), false, false)]
+    #[case::cut_partition_outside(Transform::Truncate(4), text("0124"), text("0124"), false, true)]
+    // PyIceberg's BucketTransform(16) puts this id into bucket 14.
+    #[case::bucket_within(Transform::Bucket(16), Some(Datum::int(14)), Some(Datum::int(14)), false, false)]
+    #[case::bucket_outside(Transform::Bucket(16), Some(Datum::int(0)), Some(Datum::int(13)), false, true)]
+    #[case::no_partition(Transform::Void, None, None, true, false)]
+    fn partition_summaries_prove_absence_and_nothing_else(
+        #[case] transform: Transform,
+        #[case] lower: Option<Datum>,
+        #[case] upper: Option<Datum>,
+        #[case] contains_null: bool,
+        #[case] absent: bool,
+    ) {
+        let field = NestedField::optional(7, "ingest_batch_id", Type::Primitive(PrimitiveType::String));
+        let schema = Schema::builder().with_fields([field.into()]).build().unwrap();
+        let spec = PartitionSpec::builder(schema)
+            .add_partition_field("ingest_batch_id", "part", transform)
+            .unwrap()
+            .build()
+            .unwrap();
+        let manifest = manifest(lower, upper, contains_null);
+        let filter = |field_id| Filter { field_id, value: ID.to_owned() };
+        assert_eq!(outside_of_partitions(&manifest, &spec, &filter(7)), absent);
+        assert!(!outside_of_partitions(&manifest, &spec, &filter(8)), "another column's partitions prove nothing");
     }
 
     const ID: &str = "0123456789abcdef0123456789abcdef";
