@@ -116,8 +116,9 @@ fn numbers(file: &str) -> Vec<(f64, f64, String)> {
         .collect()
 }
 
+/// `cargo test --workspace --features sql --lib print_the_set -- --ignored --nocapture`
 #[test]
-#[ignore = "writes the set of points to standard output; it was run once, and its result is frozen"]
+#[ignore = "writes the set of points to standard output; its result is frozen; run it with --ignored --nocapture"]
 fn print_the_set() {
     print!("{}", generate());
 }
