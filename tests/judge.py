@@ -27,8 +27,13 @@ import pyarrow.parquet as pq
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.manifest import DataFileContent, ManifestEntryStatus
+from pyiceberg.manifest import DataFileContent, FileFormat, ManifestEntryStatus
 from pyiceberg.types import StringType
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "fixtures"))
+import headers  # noqa: E402
+import make  # noqa: E402
+import reader  # noqa: E402
 
 # ---------------------------------------------------------------- how tables are opened
 
@@ -295,6 +300,7 @@ def unsound(lake, table):
         whole(snapshot.manifest_list)
         live = collections.Counter()
         total = collections.Counter()
+        vectors = False
         for manifest in snapshot.manifests(t.io):
             whole(manifest.manifest_path, manifest.manifest_length)
             counted = collections.Counter()
@@ -303,14 +309,21 @@ def unsound(lake, table):
                 file = entry.data_file
                 if entry.status == ManifestEntryStatus.DELETED:
                     continue
-                live[file.file_path] += 1
+                # A Puffin file holds vectors for many data files, with an entry for each.
+                vector = file.file_format == FileFormat.PUFFIN
+                live[file.file_path] += not vector
                 path = whole(file.file_path, file.file_size_in_bytes)
                 if file.content == DataFileContent.DATA:
                     total["total-records"] += file.record_count
                     total["total-data-files"] += 1
                 else:
                     total["total-delete-files"] += 1
+                    kind = "position" if file.content == DataFileContent.POSITION_DELETES else "equality"
+                    total[f"total-{kind}-deletes"] += file.record_count
                 total["total-files-size"] += file.file_size_in_bytes
+                if vector:
+                    vectors = True
+                    continue
                 if path and path not in footers:
                     try:
                         footers[path] = pq.read_metadata(path).num_rows
@@ -332,8 +345,18 @@ def unsound(lake, table):
         for path, n in live.items():
             if n > 1:
                 wrong.append(f"{path} is live {n} times in snapshot {snapshot.snapshot_id}")
-        for name in ("total-records", "total-data-files", "total-delete-files", "total-files-size"):
+        for name in (
+            "total-records",
+            "total-data-files",
+            "total-delete-files",
+            "total-position-deletes",
+            "total-equality-deletes",
+            "total-files-size",
+        ):
             said = snapshot.summary.additional_properties.get(name)
+            if vectors and name == "total-files-size":
+                # Of a file with several vectors, some writers count all of it for each, some the vector's own bytes.
+                continue
             if said is not None and int(said) != total[name]:
                 wrong.append(f"snapshot {snapshot.snapshot_id} says {name} is {said}, counted are {total[name]}")
             if said is None and name in ("total-records", "total-data-files"):
@@ -522,6 +545,140 @@ def do_add_column(lake, table, name):
     """Adds an optional column of text."""
     with _table(lake, table).update_schema() as update:
         update.add_column(name, StringType())
+
+
+# ---------------------------------------------------------------- fixture tables
+
+
+def do_make_fixture(lake, name, hexfloe):
+    """Makes a fixture table; tells its batches, each with the arguments of an ingest and its rows as the table is now."""
+    made = make.make(name, os.path.dirname(lake), hexfloe)
+    batches = [
+        {"name": batch, "arguments": made.arguments(batch), "rows": len(rows)} for batch, rows in made.batches.items()
+    ]
+    return {"batches": batches, "counted": made.counted, "snapshots": len(made.table().snapshots())}
+
+
+def fixture_names():
+    """The fixtures that there are."""
+    return sorted(make.FIXTURES)
+
+
+def wrong_replay(lake, table, replayed, snapshots):
+    """What is wrong with a fixture table once some of its batches were replayed: rows, engine by engine, files and numbers.
+
+    `snapshots` is how many the table must have, or null for any number."""
+    with open(os.path.join(os.path.dirname(lake), "expected.json"), encoding="utf-8") as file:
+        model = json.load(file)
+    expected = collections.Counter()
+    for batch in model["batches"]:
+        expected.update(map(_canonical, batch["whole" if batch["name"] in replayed else "now"]))
+    expected.update(map(_canonical, model["others"]))
+    t = _table(lake, table)
+    wrong = []
+    for engine in model["engines"]:
+        read = reader.rows(t) if engine == "by_hand" else _arrow(lake, table, engine).to_pylist()
+        got = collections.Counter(_canonical(_plain(row)) for row in read)
+        wrong += [f"{engine} does not find {n} of {row}" for row, n in (expected - got).items()]
+        wrong += [f"{engine} finds {n} too many of {row}" for row, n in (got - expected).items()]
+    if snapshots is not None and len(t.snapshots()) != snapshots:
+        wrong.append(f"there are {len(t.snapshots())} snapshots, expected {snapshots}")
+    return wrong[:20] + unsound(lake, table) + _dangling(t)
+
+
+def _canonical(row):
+    return json.dumps(row, sort_keys=True)
+
+
+def _dangling(table):
+    """Position delete files of the current snapshot none of whose data files is live."""
+    entries = []
+    for manifest in table.current_snapshot().manifests(table.io):
+        entries += manifest.fetch_manifest_entry(table.io)
+    live = {e.data_file.file_path for e in entries if e.data_file.content == DataFileContent.DATA}
+    wrong = []
+    for entry in entries:
+        file = entry.data_file
+        if file.content == DataFileContent.POSITION_DELETES and file.file_format == FileFormat.PARQUET:
+            referenced = set(pq.read_table(_local(file.file_path), partitioning=None)["file_path"].to_pylist())
+            if not referenced & live:
+                wrong.append(f"{file.file_path} deletes from files that are not live: {sorted(referenced)}")
+    return wrong
+
+
+def avro_headers(lake, table):
+    """The headers of the manifest list of the current snapshot and of those of its manifests that Hexfloe wrote."""
+    t = _table(lake, table)
+    ours = {
+        s.snapshot_id for s in t.snapshots() if any(k.startswith("ingest.") for k in s.summary.additional_properties)
+    }
+    manifests = [m for m in t.current_snapshot().manifests(t.io) if m.added_snapshot_id in ours]
+    entries = [entry for m in manifests for entry in m.fetch_manifest_entry(t.io, discard_deleted=False)]
+    return {
+        "manifest_list": headers.header(_local(t.current_snapshot().manifest_list)),
+        "manifests": [headers.header(_local(manifest.manifest_path)) for manifest in manifests],
+        # Entries of other writers are carried on as they are; deletes by position have no order of rows of their own.
+        "sort_order_ids": [
+            entry.data_file.sort_order_id
+            for entry in entries
+            if entry.status == ManifestEntryStatus.ADDED and entry.data_file.content == DataFileContent.DATA
+        ],
+    }
+
+
+def wrong_field_ids(lake, table):
+    """Columns of live data files, nested ones too, whose field id is not that of the table's column, and leaves without any."""
+    t = _table(lake, table)
+    wrong, compared = [], 0
+
+    def compare(path, field, mine):
+        nonlocal compared
+        compared += 1
+        stated = (field.metadata or {}).get(b"PARQUET:field_id")
+        if stated is None or int(stated) != mine.field_id:
+            wrong.append(f"{path} has the field id {stated}, expected {mine.field_id}")
+        kind, my_kind = field.type, mine.field_type
+        if pa.types.is_struct(kind):
+            for child, my_child in zip(kind, my_kind.fields, strict=True):
+                compare(f"{path}.{child.name}", child, my_child)
+        elif pa.types.is_map(kind):
+            compare(f"{path}.key", kind.key_field, my_kind.key_field)
+            compare(f"{path}.value", kind.item_field, my_kind.value_field)
+        elif pa.types.is_list(kind):
+            compare(f"{path}.element", kind.value_field, my_kind.element_field)
+
+    for task in t.scan().plan_files():
+        schema = pq.read_schema(_local(task.file.file_path))
+        for field, mine in zip(schema, t.schema().fields, strict=True):
+            compare(f"{task.file.file_path}: {field.name}", field, mine)
+    return wrong[:20] if compared else ["nothing to compare"]
+
+
+def wrong_decimal_bounds(lake, table):
+    """Bounds of decimal columns that are not the least and the greatest value in as few bytes as two's complement needs."""
+    t = _table(lake, table)
+    wrong, compared = [], 0
+    for task in t.scan().plan_files():
+        read = pq.read_table(_local(task.file.file_path), partitioning=None)
+        for field in t.schema().fields:
+            column = read[field.name]
+            if not pa.types.is_decimal(column.type):
+                continue
+            values = [
+                int(v.scaleb(column.type.scale, decimal.Context(prec=38))) for v in column.to_pylist() if v is not None
+            ]
+            for side, bounds, end in (
+                ("lower", task.file.lower_bounds, min(values)),
+                ("upper", task.file.upper_bounds, max(values)),
+            ):
+                compared += 1
+                bits = (end if end >= 0 else ~end).bit_length() + 1
+                expected = end.to_bytes(-(-bits // 8), "big", signed=True)
+                got = (bounds or {}).get(field.field_id)
+                if got != expected:
+                    got = got and got.hex()
+                    wrong.append(f"{field.name}: the {side} bound of {end} is {got}, expected {expected.hex()}")
+    return wrong[:20] if compared else ["no decimal column"]
 
 
 # ---------------------------------------------------------------- questions about single files

@@ -33,7 +33,7 @@ mod state;
 pub use data::data;
 pub use judge::judge;
 pub use lake::{Lake, POINTS};
-pub use place::{example, repository};
+pub use place::{example, hexfloe, repository};
 pub use run::{Exit, Run};
 pub use serde_json::{Value, json};
 pub use state::State;

@@ -30,7 +30,7 @@ pub(crate) fn target() -> PathBuf {
 }
 
 /// The `hexfloe` binary of the same build.
-pub(crate) fn hexfloe() -> PathBuf {
+pub fn hexfloe() -> PathBuf {
     existing(profile().join("hexfloe"), "cargo build --workspace --features sql --bins --tests")
 }
 

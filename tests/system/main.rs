@@ -7,6 +7,7 @@ mod cities;
 mod concurrency;
 mod crashes;
 mod derivations;
+mod foreign;
 mod geometry;
 mod ledger;
 mod memory;
