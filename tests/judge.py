@@ -583,27 +583,13 @@ def wrong_replay(lake, table, replayed, snapshots):
         wrong += [f"{engine} finds {n} too many of {row}" for row, n in (got - expected).items()]
     if snapshots is not None and len(t.snapshots()) != snapshots:
         wrong.append(f"there are {len(t.snapshots())} snapshots, expected {snapshots}")
-    return wrong[:20] + unsound(lake, table) + _dangling(t)
+    dangling = [path for path in reader.dangling(t) if path not in model["dangling"]]
+    wrong += [f"{path} deletes from data files of which none is live" for path in dangling]
+    return wrong[:20] + unsound(lake, table)
 
 
 def _canonical(row):
     return json.dumps(row, sort_keys=True)
-
-
-def _dangling(table):
-    """Position delete files of the current snapshot none of whose data files is live."""
-    entries = []
-    for manifest in table.current_snapshot().manifests(table.io):
-        entries += manifest.fetch_manifest_entry(table.io)
-    live = {e.data_file.file_path for e in entries if e.data_file.content == DataFileContent.DATA}
-    wrong = []
-    for entry in entries:
-        file = entry.data_file
-        if file.content == DataFileContent.POSITION_DELETES and file.file_format == FileFormat.PARQUET:
-            referenced = set(pq.read_table(_local(file.file_path), partitioning=None)["file_path"].to_pylist())
-            if not referenced & live:
-                wrong.append(f"{file.file_path} deletes from files that are not live: {sorted(referenced)}")
-    return wrong
 
 
 def avro_headers(lake, table):

@@ -61,6 +61,13 @@ fn manifests_of_deletes_are_as_the_reference_writes_them() {
 }
 
 #[test]
+fn files_of_a_table_that_others_sort_are_not_said_to_be_sorted() {
+    let mut fixture = Fixture::new("sort_order_set");
+    fixture.replay_all();
+    headers(&fixture.lake);
+}
+
+#[test]
 fn partition_values_have_the_types_of_the_reference() {
     let lake = Lake::new();
     let terms =

@@ -1,8 +1,9 @@
 //! Every batch of every fixture is replayed by force, and the table stays what it was but for the rows of that batch.
 
+use hexfloe_tests::json;
 use rstest::rstest;
 
-use super::Fixture;
+use super::{Fixture, TABLE};
 
 /// The rows of the batch are replaced by the whole batch: those that somebody deleted come back. The rows of other batches stay as they
 /// are, deleted ones deleted, also where they were in one file with the batch.
@@ -27,6 +28,7 @@ fn a_forced_replay_changes_the_rows_of_its_batch_and_no_others(
         "equality_deletes_everywhere",
         "equality_deletes_in_a_partition",
         "equality_deletes_by_a_dropped_column",
+        "deletes_outlived",
         "specs_changed",
         "specs_changed_and_deleted_from",
         "partition_column_dropped",
@@ -38,7 +40,9 @@ fn a_forced_replay_changes_the_rows_of_its_batch_and_no_others(
         "column_promoted",
         "everything_at_once",
         "merge_on_read_in_partitions",
+        "kinds",
         "registered",
+        "registered_and_renamed",
         "version_3",
         "version_3_deletion_vectors"
     )]
@@ -61,7 +65,7 @@ fn replaying_twice_is_replaying_once(
 #[test]
 fn a_table_that_asks_for_it_gets_deletes_instead_of_rewritten_files() {
     let mut fixture = Fixture::new("merge_on_read");
-    let mixed = fixture.lake.files(super::TABLE);
+    let mixed = fixture.lake.files(TABLE);
     let mixed = mixed.iter().find(|file| file["rows"] == 10).unwrap()["path"].as_str().unwrap();
     fixture.replay("b");
     assert!(fixture.file_paths().iter().any(|path| path == mixed), "{mixed} was rewritten");
@@ -92,4 +96,13 @@ fn new_files_are_spread_over_hashed_folders_when_the_table_asks() {
         assert_eq!(lengths, [4, 4, 4, 8], "{path}");
         assert!(folders.iter().all(|folder| folder.chars().all(|c| matches!(c, '0' | '1'))), "{path}");
     }
+}
+
+#[test]
+fn new_metadata_is_compressed_when_the_table_asks() {
+    let mut fixture = Fixture::new("metadata_compressed");
+    fixture.replay_all();
+    let table = fixture.lake.ask("table", json!({ "table": TABLE }));
+    let metadata = table["metadata_location"].as_str().unwrap();
+    assert!(metadata.ends_with(".gz.metadata.json"), "{metadata}");
 }
