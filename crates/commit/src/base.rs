@@ -11,6 +11,8 @@ use iceberg::spec::{
 use iceberg::table::Table;
 
 use crate::Error;
+use crate::ledger::head;
+use crate::refs;
 
 /// How many manifests are fetched at once.
 const CONCURRENT_READS: usize = 8;
@@ -66,7 +68,7 @@ impl ManifestCache {
 }
 
 /// Those of `files` that a retained snapshot of `table` refers to, as manifest list, manifest or data file. Only
-/// snapshots from `since_ms` on, and the current one, are looked at: older ones cannot know the files.
+/// snapshots from `since_ms` on, and those that a branch or tag is at, are looked at: others cannot know the files.
 pub(crate) async fn referenced<'a>(
     table: &Table,
     since_ms: i64,
@@ -75,9 +77,10 @@ pub(crate) async fn referenced<'a>(
 ) -> Result<HashSet<&'a str>, Error> {
     let mut referenced = HashSet::new();
     let mut seen = HashSet::new();
-    let current = table.metadata().current_snapshot_id();
+    let heads: HashSet<i64> =
+        refs::of(table.metadata())?.into_values().map(|reference| reference.snapshot_id).collect();
     let may_know =
-        |snapshot: &&SnapshotRef| snapshot.timestamp_ms() >= since_ms || Some(snapshot.snapshot_id()) == current;
+        |snapshot: &&SnapshotRef| snapshot.timestamp_ms() >= since_ms || heads.contains(&snapshot.snapshot_id());
     for snapshot in table.metadata().snapshots().filter(may_know) {
         referenced.extend(files.get(snapshot.manifest_list()));
         for manifest in cache.manifests(table, snapshot).await? {
@@ -101,6 +104,23 @@ pub(crate) struct LoadedManifest {
 }
 
 impl LoadedManifest {
+    /// The first row id of each entry, where the table has row ids: its own, or counted on from the manifest's.
+    pub(crate) fn first_row_ids(&self) -> Vec<Option<i64>> {
+        let mut next = self.file.first_row_id.map(u64::cast_signed);
+        let inherited = self.entries.iter().map(|entry| match (entry.data_file().first_row_id(), next) {
+            (Some(own), _) => Some(own),
+            (None, Some(first)) if self.is_data() => {
+                // Entries of removed files take no row ids.
+                if entry.is_alive() {
+                    next = Some(first + entry.record_count().cast_signed());
+                }
+                Some(first)
+            }
+            (None, _) => None,
+        });
+        inherited.collect()
+    }
+
     pub(crate) fn is_data(&self) -> bool {
         self.file.content == ManifestContentType::Data
     }
@@ -110,30 +130,34 @@ impl LoadedManifest {
     }
 }
 
-/// A freshly loaded table and all it refers to now.
+/// A freshly loaded table and all that a branch of it refers to now.
 #[derive(Debug)]
 pub(crate) struct Base {
     pub(crate) table: Table,
+    pub(crate) branch: String,
+    /// The snapshot that the branch is at; `None` when there is no such branch yet.
+    pub(crate) branch_head: Option<i64>,
+    /// The snapshot that a commit builds on: the branch's, or the one that a new branch forks from.
+    pub(crate) parent: Option<SnapshotRef>,
     pub(crate) manifests: Vec<LoadedManifest>,
 }
 
 impl Base {
-    pub(crate) async fn load(table: Table, cache: &ManifestCache) -> Result<Self, Error> {
-        if table.metadata().format_version() != FormatVersion::V2 {
+    pub(crate) async fn load(table: Table, branch: &str, cache: &ManifestCache) -> Result<Self, Error> {
+        if table.metadata().format_version() == FormatVersion::V1 {
             return Err(Error::Unsuitable {
                 table: table.identifier().to_string(),
-                reason: format!(
-                    "has format version {}; only version 2 can be overwritten yet",
-                    table.metadata().format_version() as u8
-                ),
+                reason: "has format version 1; upgrade it to 2 (set its property format-version)".to_owned(),
             });
         }
-        let manifests = match table.metadata().current_snapshot() {
+        let branch_head = table.metadata().snapshot_for_ref(branch).map(|snapshot| snapshot.snapshot_id());
+        let parent = head(table.metadata(), branch).cloned();
+        let manifests = match &parent {
             Some(snapshot) => cache.manifests(&table, snapshot).await?,
             None => Vec::new(),
         };
         cache.trim(&manifests);
-        Ok(Self { table, manifests })
+        Ok(Self { table, branch: branch.to_owned(), branch_head, parent, manifests })
     }
 
     pub(crate) fn metadata(&self) -> &TableMetadata {
@@ -158,17 +182,11 @@ impl Base {
         added.all(|other| other.is_some()).then_some(first)
     }
 
-    /// A live delete file, if there is any.
-    pub(crate) fn any_delete_file(&self) -> Option<&str> {
-        let deletes = self.manifests.iter().filter(|manifest| !manifest.is_data());
-        deletes.flat_map(LoadedManifest::live).map(|entry| entry.file_path()).next()
-    }
-
     /// What the table holds, counted from its entries: summaries of other writers are not always right.
     pub(crate) fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         for entry in self.manifests.iter().flat_map(LoadedManifest::live) {
-            totals.add(entry);
+            totals.add(entry.data_file());
         }
         totals
     }
@@ -186,22 +204,24 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    fn add(&mut self, entry: &ManifestEntryRef) {
-        self.bytes += entry.file_size_in_bytes();
-        match entry.content_type() {
-            DataContentType::Data => {
-                self.records += entry.record_count();
-                self.data_files += 1;
-            }
-            DataContentType::PositionDeletes => {
-                self.position_deletes += entry.record_count();
-                self.delete_files += 1;
-            }
-            DataContentType::EqualityDeletes => {
-                self.equality_deletes += entry.record_count();
-                self.delete_files += 1;
-            }
-        }
+    pub(crate) fn add(&mut self, file: &DataFile) {
+        self.count(file, u64::saturating_add);
+    }
+
+    /// Takes away a file that was added before.
+    pub(crate) fn remove(&mut self, file: &DataFile) {
+        self.count(file, u64::saturating_sub);
+    }
+
+    fn count(&mut self, file: &DataFile, count: fn(u64, u64) -> u64) {
+        self.bytes = count(self.bytes, file.file_size_in_bytes());
+        let (rows, files) = match file.content_type() {
+            DataContentType::Data => (&mut self.records, &mut self.data_files),
+            DataContentType::PositionDeletes => (&mut self.position_deletes, &mut self.delete_files),
+            DataContentType::EqualityDeletes => (&mut self.equality_deletes, &mut self.delete_files),
+        };
+        *rows = count(*rows, file.record_count());
+        *files = count(*files, 1);
     }
 
     pub(crate) fn summary(&self) -> [(String, String); 6] {

@@ -1,107 +1,31 @@
 //! The exactly-once loop.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hexfloe_batch::{BATCH_ID_COLUMN, BatchId, DerivationRecord, Sha256Hex};
+use hexfloe_batch::{BATCH_ID_COLUMN, BatchId, DerivationRecord};
 use hexfloe_catalog::{CommitOutcome, CommitRequest, OpenCatalog};
-use iceberg::spec::{DataFile, TableMetadata};
+use iceberg::spec::{DataFile, Operation, TableMetadata};
 use iceberg::table::Table;
 use iceberg::{TableIdent, TableUpdate};
-use uuid::Uuid;
 
 use crate::base::{self, Base, ManifestCache};
+use crate::batch::{BatchCheck, BatchCommit, BatchOutcome, Derivation, Keys, OnChangedInput, Replaces, WrittenFor};
 use crate::environment::SharedEnvironment;
+use crate::filter::Filter;
+use crate::history::{SummaryBatch, newest_of};
 use crate::ledger::{Ledger, LedgerBounds};
-use crate::plan::{Fate, Filter, Plan};
+use crate::plan::{Fate, Plan};
 use crate::retry::Backoff;
-use crate::snapshot::{self, SnapshotDraft, SnapshotRequest};
-use crate::{Error, ErrorKind, names, rewrite};
+use crate::snapshot::{self, AddedFile, SnapshotDraft, SnapshotRequest};
+use crate::{Error, ErrorKind, Locations, names, refs, rewrite};
 
 /// An attempt older than this does not commit: half of the age at which cleanup may take its files at the earliest.
 const MAX_ATTEMPT_HOURS: i64 = 12;
 
 /// How far the clocks of two writers may be apart when snapshots are told from their times.
 const CLOCK_TOLERANCE_MS: i64 = 3_600_000;
-
-/// A derived column and how the running program derives it.
-#[derive(Clone, Debug)]
-pub struct Derivation {
-    /// The column.
-    pub column: String,
-    /// The record.
-    pub record: DerivationRecord,
-}
-
-/// A batch whose data files are written, ready to be committed.
-#[derive(Clone, Debug)]
-pub struct BatchCommit {
-    /// The table.
-    pub table: TableIdent,
-    /// The table's uuid, current schema id and default partition spec id that the files were written for.
-    pub written_for: WrittenFor,
-    /// The batch.
-    pub batch_id: BatchId,
-    /// The name of its source.
-    pub source: String,
-    /// Its rows: those in `files`.
-    pub rows: u64,
-    /// Rows that were quarantined.
-    pub rejected: u64,
-    /// A digest of the input.
-    pub content_sha256: Sha256Hex,
-    /// How its cells are derived.
-    pub derivation: Option<Derivation>,
-    /// Commit even if the ledger has the batch.
-    pub force: bool,
-    /// Its data files, owned by this attempt.
-    pub files: Vec<DataFile>,
-    /// When the first of them was begun, in milliseconds since 1970.
-    pub started_ms: i64,
-}
-
-/// What data files depend on in their table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WrittenFor {
-    /// The table's uuid.
-    pub uuid: Uuid,
-    /// Its current schema.
-    pub schema_id: i32,
-    /// Its default partition spec.
-    pub spec_id: i32,
-}
-
-impl WrittenFor {
-    /// What files written for `metadata` as it is depend on.
-    pub fn of(metadata: &TableMetadata) -> Self {
-        Self {
-            uuid: metadata.uuid(),
-            schema_id: metadata.current_schema_id(),
-            spec_id: metadata.default_partition_spec_id(),
-        }
-    }
-}
-
-/// What became of a batch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum BatchOutcome {
-    /// It is in the table through this call.
-    Committed {
-        /// The snapshot it is in.
-        snapshot_id: i64,
-        /// Rows of an earlier version of the batch that it replaced.
-        replaced_rows: u64,
-        /// Attempts made, this one included.
-        attempts: u32,
-    },
-    /// It was in the table already.
-    Skipped {
-        /// The snapshot it is in, where the table still tells.
-        snapshot_id: Option<i64>,
-    },
-}
 
 /// Commits batches to the tables of one catalog. A series of batches is best given to one committer: it need not read
 /// again the manifests it has seen, and they are all it remembers.
@@ -115,11 +39,23 @@ pub struct Committer {
 
 /// What one turn of the loop came to.
 enum Attempt {
+    /// Every batch is settled.
+    Settled(Vec<Settled>),
+    Conflict {
+        reason: String,
+    },
+    Unknown {
+        reason: String,
+        source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    },
+    Failed(Error),
+}
+
+/// What became of one batch.
+#[derive(Clone, Copy, Debug)]
+enum Settled {
     Committed { snapshot_id: i64, replaced_rows: u64 },
     Skipped { snapshot_id: Option<i64> },
-    Conflict { reason: String },
-    Unknown { reason: String, source: Option<Box<dyn std::error::Error + Send + Sync>> },
-    Failed(Error),
 }
 
 /// A request that was sent.
@@ -127,7 +63,9 @@ struct Sent {
     snapshot_id: i64,
     manifest_list: String,
     replaced_rows: u64,
-    /// Metadata files, and data files rewritten without the batch, of this attempt alone.
+    /// What became of each batch if it landed: those that were there already are in no request.
+    settled: Vec<Settled>,
+    /// Metadata files, and files written for rows that stay, of this attempt alone.
     files: Vec<String>,
     answer: Answer,
 }
@@ -139,8 +77,8 @@ impl Sent {
         snapshot.is_some_and(|snapshot| snapshot.manifest_list() == self.manifest_list)
     }
 
-    fn committed(&self) -> Attempt {
-        Attempt::Committed { snapshot_id: self.snapshot_id, replaced_rows: self.replaced_rows }
+    fn landed(&self) -> Attempt {
+        Attempt::Settled(self.settled.clone())
     }
 }
 
@@ -156,6 +94,24 @@ enum Answer {
     Refuted,
 }
 
+/// Batches that are committed together: of one table, branch, schema and derivation.
+#[derive(Clone, Copy)]
+struct Group<'a> {
+    first: &'a BatchCommit,
+    batches: &'a [BatchCommit],
+}
+
+impl Group<'_> {
+    fn table(&self) -> String {
+        self.first.table.to_string()
+    }
+
+    /// When the oldest file was begun.
+    fn started_ms(&self) -> i64 {
+        self.batches.iter().map(|batch| batch.started_ms).min().unwrap_or(self.first.started_ms)
+    }
+}
+
 impl Committer {
     /// A committer with the default ledger bounds.
     pub fn new(catalog: OpenCatalog, environment: SharedEnvironment) -> Self {
@@ -168,30 +124,47 @@ impl Committer {
         Self { bounds, ..self }
     }
 
-    /// Whether a batch is in the table by the ledger, and whether the table's cells are derived as ours are.
+    pub(crate) fn catalog(&self) -> &OpenCatalog {
+        &self.catalog
+    }
+
+    pub(crate) fn ledger_bounds(&self) -> LedgerBounds {
+        self.bounds
+    }
+
+    /// Whether a batch is in the table, as far as that is recorded, and whether the table's cells are derived as ours are.
     ///
-    /// This is the check that [`Committer::commit`] makes on each attempt; made before anything is read or written it
-    /// saves the work.
+    /// It is when the ledger has it, or when a snapshot the branch descends from says that it holds the same input. This is
+    /// the check that [`Committer::commit`] makes on each attempt; made before anything is read or written it saves the
+    /// work.
     ///
     /// # Errors
     ///
-    /// [`Error::Derivation`] and [`Error::Unsuitable`].
-    pub fn check(
-        &self,
-        table: &Table,
-        batch_id: &BatchId,
-        derivation: Option<&Derivation>,
-        force: bool,
-    ) -> Result<Option<BatchOutcome>, Error> {
+    /// [`Error::Derivation`], [`Error::Unsuitable`] and [`Error::ChangedInput`].
+    pub fn check(&self, table: &Table, batch: &BatchCheck<'_>) -> Result<Option<BatchOutcome>, Error> {
         let metadata = table.metadata();
-        if let Some(derivation) = derivation {
+        if let Some(derivation) = batch.derivation {
             check_derivation(table, derivation)?;
         }
         batch_field(table)?;
-        if force || !Ledger::of(metadata).contains(batch_id.as_str()) {
+        refs::refuse_name(batch.branch)?;
+        let recorded = newest_of(metadata, batch.branch, batch.batch_id.as_str());
+        let digests =
+            recorded.as_ref().and_then(|(_, recorded)| recorded.content_sha256.as_ref()).zip(batch.content_sha256);
+        let same = digests.map(|(then, now)| *then == now.to_string());
+        if same == Some(false) && batch.on_changed_input == OnChangedInput::Refuse {
+            return Err(Error::ChangedInput {
+                table: table.identifier().to_string(),
+                batch_id: batch.batch_id.to_string(),
+                then: digests.map(|(then, _)| then.clone()).unwrap_or_default(),
+                now: batch.content_sha256.map(ToString::to_string).unwrap_or_default(),
+            });
+        }
+        let known = same == Some(true) || Ledger::of_branch(metadata, batch.branch).contains(batch.batch_id.as_str());
+        if batch.force || same == Some(false) || !known {
             return Ok(None);
         }
-        Ok(Some(BatchOutcome::Skipped { snapshot_id: snapshot_of(metadata, batch_id) }))
+        Ok(Some(BatchOutcome::Skipped { snapshot_id: recorded.map(|(snapshot_id, _)| snapshot_id) }))
     }
 
     /// Makes the table hold exactly the rows of `batch` under its batch id, in one snapshot, together with the ledger.
@@ -206,41 +179,78 @@ impl Committer {
     ///
     /// See [`Error`].
     pub async fn commit(&self, batch: &BatchCommit) -> Result<BatchOutcome, Error> {
+        let outcomes = self.commit_all(std::slice::from_ref(batch)).await?;
+        outcomes.into_iter().next().ok_or_else(|| inconsistent(batch, "it was not settled"))
+    }
+
+    /// The same for several batches of one table in one snapshot: those that the table does not have yet, each keeping its
+    /// identity in column, ledger and summary. The outcomes are in the order of the batches.
+    ///
+    /// # Errors
+    ///
+    /// See [`Error`]; [`Error::Inconsistent`] when the batches are not of one table, branch, schema and derivation, when one is
+    /// named twice, or when one of several replaces more than its own rows.
+    pub async fn commit_all(&self, batches: &[BatchCommit]) -> Result<Vec<BatchOutcome>, Error> {
+        let Some(first) = batches.first() else { return Ok(Vec::new()) };
+        let group = Group { first, batches };
         let mut sent = Vec::new();
-        let result = match refuse_inconsistent(batch) {
-            Ok(()) => self.attempts(batch, &mut sent).await,
+        let result = match refuse_inconsistent(group) {
+            Ok(()) => self.attempts(group, &mut sent).await,
             Err(error) => Err(error),
         };
-        if let Ok(BatchOutcome::Committed { snapshot_id, .. }) = &result {
-            let lost = sent.iter().filter(|sent| sent.answer == Answer::Refuted && sent.snapshot_id != *snapshot_id);
-            self.remove(lost.flat_map(|sent| &sent.files).map(String::as_str)).await;
-            return result;
-        }
-        self.remove_lost(batch, &sent).await;
         match result {
-            Err(error) if error.kind() != ErrorKind::Unknown && is_open(&sent) => Err(unknown(batch, error)),
-            result => result,
+            Ok((settled, attempts, waited)) => {
+                let landed: HashSet<i64> = settled.iter().filter_map(Settled::committed).collect();
+                let lost =
+                    sent.iter().filter(|sent| sent.answer == Answer::Refuted && !landed.contains(&sent.snapshot_id));
+                if landed.is_empty() {
+                    self.remove_lost(group, &sent, |_| false).await;
+                } else {
+                    self.remove(lost.flat_map(|sent| &sent.files).map(String::as_str)).await;
+                    let is_committed = |index: usize| settled[index].committed().is_some();
+                    if !(0..batches.len()).all(is_committed) {
+                        self.remove_lost(group, &sent, is_committed).await;
+                    }
+                }
+                let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+                let outcome = |settled: &Settled| match *settled {
+                    Settled::Committed { snapshot_id, replaced_rows } => {
+                        BatchOutcome::Committed { snapshot_id, replaced_rows, attempts, waited_ms }
+                    }
+                    Settled::Skipped { snapshot_id } => BatchOutcome::Skipped { snapshot_id },
+                };
+                Ok(settled.iter().map(outcome).collect())
+            }
+            Err(error) => {
+                self.remove_lost(group, &sent, |_| false).await;
+                let undecided = error.kind() != ErrorKind::Unknown && is_open(&sent);
+                Err(if undecided { unknown(group, error) } else { error })
+            }
         }
     }
 
-    /// Removes what a batch that was not committed leaves behind, as far as no snapshot refers to it.
+    /// Removes what batches that were not committed leave behind, as far as no snapshot refers to it.
     ///
     /// That an outcome was reported is no proof: an earlier call with the same files may have had its answer lost. So
     /// the table is asked once more, and when it does not answer, or is another one by now, everything stays.
-    async fn remove_lost(&self, batch: &BatchCommit, sent: &[Sent]) {
+    async fn remove_lost(&self, group: Group<'_>, sent: &[Sent], is_committed: impl Fn(usize) -> bool) {
         let refuted = sent.iter().filter(|sent| sent.answer == Answer::Refuted);
         let mut files: HashSet<&str> = refuted.flat_map(|sent| &sent.files).map(String::as_str).collect();
-        if sent.iter().all(|sent| sent.answer == Answer::Refuted) {
-            files.extend(batch.files.iter().map(DataFile::file_path));
+        for (index, batch) in group.batches.iter().enumerate().filter(|(index, _)| !is_committed(*index)) {
+            // Nothing comes any more of a request that is refuted, or that did not name the batch.
+            let out = |sent: &Sent| sent.answer == Answer::Refuted || sent.settled[index].committed().is_none();
+            if sent.iter().all(out) {
+                files.extend(batch.files.iter().map(DataFile::file_path));
+            }
         }
         if files.is_empty() {
             return;
         }
-        let Ok(table) = self.load(batch).await else { return };
-        if table.metadata().uuid() != batch.written_for.uuid {
+        let Ok(table) = self.load(group).await else { return };
+        if table.metadata().uuid() != group.first.written_for.uuid {
             return;
         }
-        let started_ms = batch.started_ms.min(self.environment.now_ms());
+        let started_ms = group.started_ms().min(self.environment.now_ms());
         let since_ms = started_ms.saturating_sub(CLOCK_TOLERANCE_MS);
         let Ok(referenced) = base::referenced(&table, since_ms, &files, &self.cache).await else { return };
         self.remove(files.difference(&referenced).copied()).await;
@@ -253,12 +263,12 @@ impl Committer {
         }
     }
 
-    async fn attempts(&self, batch: &BatchCommit, sent: &mut Vec<Sent>) -> Result<BatchOutcome, Error> {
+    async fn attempts(&self, group: Group<'_>, sent: &mut Vec<Sent>) -> Result<(Vec<Settled>, u32, Duration), Error> {
         let (mut conflicts, mut unknowns) = (0_u32, 0_u32);
         let mut waited = Duration::ZERO;
         let mut properties = HashMap::new();
         loop {
-            let outcome = match self.load(batch).await {
+            let outcome = match self.load(group).await {
                 Err(error @ Error::NoTable { .. }) if !is_open(sent) => return Err(error),
                 // While a request is not settled, a table that cannot be read decides nothing.
                 Err(error) if sent.iter().any(|sent| sent.answer != Answer::Refuted) => {
@@ -270,8 +280,8 @@ impl Committer {
                     let base = table.metadata_location().map(str::to_owned);
                     match look(&table, sent) {
                         Some(landed) => landed,
-                        None => match self.attempt(batch, table, sent).await {
-                            Err(error) if is_about_files(&error) && self.moved_on(batch, base.as_deref()).await => {
+                        None => match self.attempt(group, table, sent).await {
+                            Err(error) if is_about_files(&error) && self.moved_on(group, base.as_deref()).await => {
                                 Attempt::Conflict { reason: format!("its files went while they were read ({error})") }
                             }
                             outcome => outcome?,
@@ -282,30 +292,25 @@ impl Committer {
             let attempts = u32::try_from(sent.len()).unwrap_or(u32::MAX).max(1);
             let jitter = self.environment.jitter();
             let (wait, given_up) = match outcome {
-                Attempt::Committed { snapshot_id, replaced_rows } => {
-                    return Ok(BatchOutcome::Committed { snapshot_id, replaced_rows, attempts });
-                }
-                Attempt::Skipped { snapshot_id } => return Ok(BatchOutcome::Skipped { snapshot_id }),
+                Attempt::Settled(settled) => return Ok((settled, attempts, waited)),
                 Attempt::Failed(error) => (None, error),
                 Attempt::Conflict { reason } => {
                     conflicts += 1;
                     let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
-                    let given_up = Error::Exhausted { table: batch.table.to_string(), attempts, waited_ms, reason };
+                    let given_up = Error::Exhausted { table: group.table(), attempts, waited_ms, reason };
                     (Backoff::for_conflicts(&properties).wait(conflicts, waited, jitter), given_up)
                 }
                 Attempt::Unknown { reason, source } => {
                     unknowns += 1;
-                    let given_up = Error::Unknown { table: batch.table.to_string(), reason, source };
+                    let given_up = Error::Unknown { table: group.table(), reason, source };
                     (Backoff::for_status_checks(&properties).wait(unknowns, waited, jitter), given_up)
                 }
             };
             let Some(wait) = wait else {
                 // One last look: the answer to the last request may not have been the whole truth.
-                return match self.load(batch).await.map(|table| look(&table, sent)) {
-                    Ok(Some(Attempt::Committed { snapshot_id, replaced_rows })) => {
-                        Ok(BatchOutcome::Committed { snapshot_id, replaced_rows, attempts })
-                    }
-                    Err(error) if matches!(given_up, Error::Exhausted { .. }) => Err(unknown(batch, error)),
+                return match self.load(group).await.map(|table| look(&table, sent)) {
+                    Ok(Some(Attempt::Settled(settled))) => Ok((settled, attempts, waited)),
+                    Err(error) if matches!(given_up, Error::Exhausted { .. }) => Err(unknown(group, error)),
                     _ => Err(given_up),
                 };
             };
@@ -314,42 +319,73 @@ impl Committer {
         }
     }
 
-    async fn load(&self, batch: &BatchCommit) -> Result<Table, Error> {
-        let table = self.catalog.load(&batch.table).await?;
-        table.ok_or_else(|| Error::NoTable { table: batch.table.to_string() })
+    async fn load(&self, group: Group<'_>) -> Result<Table, Error> {
+        self.load_table(&group.first.table).await
+    }
+
+    pub(crate) async fn load_table(&self, table: &TableIdent) -> Result<Table, Error> {
+        let loaded = self.catalog.load(table).await?;
+        loaded.ok_or_else(|| Error::NoTable { table: table.to_string() })
     }
 
     /// Whether the table is not at `base` any more. Then what an attempt did not find may have been removed by whoever
     /// moved it: compaction and expiry delete the files of a base that somebody still works on.
-    async fn moved_on(&self, batch: &BatchCommit, base: Option<&str>) -> bool {
-        self.load(batch).await.is_ok_and(|table| table.metadata_location() != base)
+    async fn moved_on(&self, group: Group<'_>, base: Option<&str>) -> bool {
+        self.load(group).await.is_ok_and(|table| table.metadata_location() != base)
     }
 
     /// One attempt, decided on `table` and nothing else.
-    async fn attempt(&self, batch: &BatchCommit, table: Table, sent: &mut Vec<Sent>) -> Result<Attempt, Error> {
-        let checked = self.check(&table, &batch.batch_id, batch.derivation.as_ref(), batch.force);
-        if let Some(BatchOutcome::Skipped { snapshot_id }) = checked? {
+    async fn attempt(&self, group: Group<'_>, table: Table, sent: &mut Vec<Sent>) -> Result<Attempt, Error> {
+        let mut settled: Vec<Option<Settled>> = Vec::new();
+        for batch in group.batches {
+            settled.push(match self.check(&table, &BatchCheck::from(batch))? {
+                Some(BatchOutcome::Skipped { snapshot_id }) => Some(Settled::Skipped { snapshot_id }),
+                _ => None,
+            });
+        }
+        let all = |settled: &[Option<Settled>]| settled.iter().copied().collect::<Option<Vec<_>>>();
+        if let Some(skipped) = all(&settled) {
             // If a request of ours went out before, it may have been that one, even though its snapshot is not to be
             // seen any more.
-            let ours = match sent.is_empty() {
-                true => None,
-                false => Base::load(table, &self.cache).await.ok().and_then(|base| landed_in(&base, batch, sent)),
-            };
-            return Ok(ours.unwrap_or(Attempt::Skipped { snapshot_id }));
+            if sent.is_empty() {
+                return Ok(Attempt::Settled(skipped));
+            }
+            let base = Base::load(table, &group.first.branch, &self.cache).await.ok();
+            return Ok(Attempt::Settled(match base {
+                Some(base) => match landed_by_manifest(&base, sent) {
+                    Some(landed) => return Ok(landed),
+                    None => std::iter::zip(group.batches, skipped)
+                        .map(|(batch, skipped)| landed_by_files(&base, batch, sent).unwrap_or(skipped))
+                        .collect(),
+                },
+                None => skipped,
+            }));
         }
-        refuse_changed(batch, table.metadata())?;
-        self.refuse_late(batch)?;
-        let filter = Filter { field_id: batch_field(&table)?, value: batch.batch_id.to_string() };
-        let base = Base::load(table, &self.cache).await?;
-        if let Some(landed) = landed_in(&base, batch, sent) {
+        refuse_changed(group.first, table.metadata())?;
+        self.refuse_late(group)?;
+        let base = Base::load(table, &group.first.branch, &self.cache).await?;
+        if let Some(landed) = landed_by_manifest(&base, sent) {
             return Ok(landed);
         }
-        let plan = Plan::make(&base, &filter, self.catalog.store()).await?;
+        for (batch, settled) in group.batches.iter().zip(&mut settled).filter(|(_, settled)| settled.is_none()) {
+            *settled = landed_by_files(&base, batch, sent);
+        }
+        let plan = self.plan(group, &base, &mut settled).await?;
+        if let Some(settled) = all(&settled) {
+            return Ok(Attempt::Settled(settled));
+        }
+        let batches: Vec<&BatchCommit> = group
+            .batches
+            .iter()
+            .zip(&settled)
+            .filter(|(_, settled)| settled.is_none())
+            .map(|(batch, _)| batch)
+            .collect();
 
         let mut written = Vec::new();
-        let draft = self.draft(batch, &base, &plan, &filter, sent, &mut written).await;
+        let draft = self.draft(&batches, &base, &plan, sent, &mut written).await;
         // Planning and writing can take long, or the process can have been stopped meanwhile.
-        let draft = draft.and_then(|draft| self.refuse_late(batch).map(|()| draft));
+        let draft = draft.and_then(|draft| self.refuse_late(group).map(|()| draft));
         let draft = match draft {
             Ok(draft) => draft,
             Err(error) => {
@@ -359,15 +395,17 @@ impl Committer {
         };
         // From here on the files of this attempt belong to a request that may be anywhere.
         let request = CommitRequest { base: base.table, requirements: draft.requirements, updates: draft.updates };
+        let committed = Settled::Committed { snapshot_id: draft.snapshot_id, replaced_rows: plan.replaced_rows };
         let mut this = Sent {
             snapshot_id: draft.snapshot_id,
             manifest_list: draft.manifest_list,
             replaced_rows: plan.replaced_rows,
+            settled: settled.into_iter().map(|settled| settled.unwrap_or(committed)).collect(),
             files: written,
             answer: Answer::Open,
         };
         let outcome = match self.catalog.port().commit(&request).await {
-            Ok(CommitOutcome::Committed(table)) if this.is_in(&table) => this.committed(),
+            Ok(CommitOutcome::Committed(table)) if this.is_in(&table) => this.landed(),
             Ok(CommitOutcome::Committed(_)) => Attempt::Unknown {
                 reason: "the catalog said committed, and its table does not hold the snapshot".to_owned(),
                 source: None,
@@ -386,8 +424,39 @@ impl Committer {
         Ok(outcome)
     }
 
-    fn refuse_late(&self, batch: &BatchCommit) -> Result<(), Error> {
-        let hours = self.environment.now_ms().saturating_sub(batch.started_ms) / 3_600_000;
+    /// The overwrite of the batches that are not settled. Batches that replace nothing are settled by what is found of them:
+    /// a commit lands whole or not at all.
+    async fn plan(&self, group: Group<'_>, base: &Base, settled: &mut [Option<Settled>]) -> Result<Plan, Error> {
+        let mut filter = Filter::default();
+        for (batch, settled) in group.batches.iter().zip(settled.iter_mut()).filter(|(_, settled)| settled.is_none()) {
+            if matches!(batch.replaces, Replaces::Nothing) {
+                let own = filter_of(base, &[batch], Filter::default())?;
+                let found = Plan::make(base, &own, self.catalog.store()).await?;
+                if !found.touched.is_empty() {
+                    *settled = Some(Settled::Skipped { snapshot_id: None });
+                }
+            } else {
+                match &batch.replaces {
+                    Replaces::Batch | Replaces::Nothing => {}
+                    Replaces::Slice(keys) | Replaces::Keys(keys) => {
+                        let (table, schema) = (base.table.identifier().to_string(), base.metadata().current_schema());
+                        filter = filter.or(keys, &table, schema)?;
+                    }
+                }
+            }
+        }
+        let by_id: Vec<&BatchCommit> = std::iter::zip(group.batches, settled.iter())
+            .filter(|(batch, settled)| {
+                settled.is_none() && matches!(batch.replaces, Replaces::Batch | Replaces::Keys(_))
+            })
+            .map(|(batch, _)| batch)
+            .collect();
+        let filter = filter_of(base, &by_id, filter)?;
+        Plan::make(base, &filter, self.catalog.store()).await
+    }
+
+    fn refuse_late(&self, group: Group<'_>) -> Result<(), Error> {
+        let hours = self.environment.now_ms().saturating_sub(group.started_ms()) / 3_600_000;
         if hours >= MAX_ATTEMPT_HOURS {
             return Err(Error::TooLate { hours, limit: MAX_ATTEMPT_HOURS });
         }
@@ -397,45 +466,69 @@ impl Committer {
     /// Writes the files of one attempt and puts the request together.
     async fn draft(
         &self,
-        batch: &BatchCommit,
+        batches: &[&BatchCommit],
         base: &Base,
         plan: &Plan,
-        filter: &Filter,
         sent: &[Sent],
         written: &mut Vec<String>,
     ) -> Result<SnapshotRequest, Error> {
         let metadata = base.metadata();
         let attempt = self.environment.uuid();
-        let mut added = batch.files.clone();
-        let rewrites = plan.touched.iter().filter(|touched| matches!(touched.fate, Fate::Rewrite(_)));
-        for (number, touched) in rewrites.enumerate() {
-            let loaded = &base.manifests[touched.manifest];
-            let location = format!(
-                "{}/data/rewritten-{}-{attempt}-{number:05}.parquet",
-                metadata.location().trim_end_matches('/'),
-                batch.batch_id
-            );
-            written.push(location.clone());
-            let entry = &loaded.entries[touched.entry];
-            let spec = loaded.file.partition_spec_id;
-            let store = self.catalog.store();
-            added.push(rewrite::without_matching_rows(base, entry, spec, filter, store, location).await?);
+        let spec_id = metadata.default_partition_spec_id();
+        let files = batches.iter().flat_map(|batch| &batch.files);
+        let mut added: Vec<AddedFile> = files.map(|file| AddedFile { file: file.clone(), spec_id }).collect();
+        let mut removed: BTreeMap<usize, HashSet<usize>> = BTreeMap::new();
+        let hides = rewrite::is_merge_on_read(metadata);
+        // Nothing is written before it is certain that all of it can be.
+        for touched in plan.touched.iter().filter(|touched| matches!(touched.fate, Fate::Part(_))) {
+            rewrite::refuse_part(metadata, base.manifests[touched.manifest].entries[touched.entry].data_file())?;
         }
+        let (locations, store) = (Locations::of(metadata), self.catalog.store());
+        let mut gone = Vec::new();
+        for (number, touched) in plan.touched.iter().enumerate() {
+            let loaded = &base.manifests[touched.manifest];
+            let (entry, spec_id) = (&loaded.entries[touched.entry], loaded.file.partition_spec_id);
+            let id = batches.first().map(|batch| batch.batch_id.as_str()).unwrap_or_default();
+            match &touched.fate {
+                Fate::Keep => continue,
+                Fate::Part(rows) if hides => {
+                    let location = locations.data_file(&format!("{id}-{attempt}-{number:05}-deletes.parquet"));
+                    written.push(location.clone());
+                    let file = rewrite::position_deletes(base, entry.data_file(), spec_id, rows, store, location);
+                    added.push(AddedFile { file: file.await?, spec_id });
+                    continue;
+                }
+                Fate::Part(rows) => {
+                    let location = locations.data_file(&format!("{id}-{attempt}-{number:05}-rewritten.parquet"));
+                    written.push(location.clone());
+                    let file = rewrite::without(base, plan, entry, spec_id, rows, store, location);
+                    added.push(AddedFile { file: file.await?, spec_id });
+                }
+                Fate::Remove => {}
+            }
+            gone.push(touched);
+            removed.entry(touched.manifest).or_default().insert(touched.entry);
+        }
+        for delete in plan.dangling(base, store, &gone).await {
+            removed.entry(delete.manifest).or_default().insert(delete.entry);
+        }
+        let appends = batches.iter().all(|batch| matches!(batch.replaces, Replaces::Nothing));
         let snapshot_id = self.snapshot_id(metadata, sent);
         let mut draft = snapshot::write(
             SnapshotDraft {
                 base,
-                plan,
                 added,
+                removed,
+                operation: if appends { Operation::Append } else { Operation::Overwrite },
                 snapshot_id,
                 attempt,
                 now_ms: self.environment.now_ms(),
-                summary: summary(batch),
+                summary: summary(batches),
             },
             written,
         )
         .await?;
-        let properties = self.properties(batch, metadata, snapshot_id);
+        let properties = self.properties(batches, base, snapshot_id);
         draft.updates.push(TableUpdate::SetProperties { updates: properties });
         Ok(draft)
     }
@@ -453,14 +546,17 @@ impl Committer {
     }
 
     /// The properties that change with the commit, from this attempt's base.
-    fn properties(&self, batch: &BatchCommit, metadata: &TableMetadata, snapshot_id: i64) -> HashMap<String, String> {
-        let mut ledger = Ledger::of(metadata);
-        ledger.push(batch.batch_id.to_string());
+    fn properties(&self, batches: &[&BatchCommit], base: &Base, snapshot_id: i64) -> HashMap<String, String> {
+        let metadata = base.metadata();
+        let mut ledger = Ledger::of_branch(metadata, &base.branch);
+        for batch in batches {
+            ledger.push(batch.batch_id.to_string());
+        }
         let mut properties = HashMap::from([
-            (names::COMPLETED_BATCHES.to_owned(), ledger.to_json(self.bounds)),
-            (names::LEDGER_SNAPSHOT_ID.to_owned(), snapshot_id.to_string()),
+            (names::completed_batches(&base.branch), ledger.to_json(self.bounds)),
+            (names::ledger_snapshot_id(&base.branch), snapshot_id.to_string()),
         ]);
-        if let Some(derivation) = &batch.derivation {
+        if let Some(derivation) = batches.first().and_then(|batch| batch.derivation.as_ref()) {
             let name = format!("{}{}", names::DERIVATION_PREFIX, derivation.column);
             if !metadata.properties().contains_key(&name) {
                 properties.insert(name, derivation.record.to_json());
@@ -470,17 +566,39 @@ impl Committer {
     }
 }
 
+impl Settled {
+    fn committed(&self) -> Option<i64> {
+        match self {
+            Self::Committed { snapshot_id, .. } => Some(*snapshot_id),
+            Self::Skipped { .. } => None,
+        }
+    }
+}
+
+/// The rows with the batch ids of these batches, besides those of `filter`.
+fn filter_of(base: &Base, batches: &[&BatchCommit], filter: Filter) -> Result<Filter, Error> {
+    if batches.is_empty() {
+        return Ok(filter);
+    }
+    let ids = batches.iter().map(|batch| batch.batch_id.as_str());
+    let ids: arrow::array::ArrayRef = Arc::new(arrow::array::StringArray::from_iter_values(ids));
+    let table = base.table.identifier().to_string();
+    let keys = arrow::array::RecordBatch::try_from_iter([(BATCH_ID_COLUMN, ids)]);
+    let keys = keys.map_err(|error| Error::Keys { table: table.clone(), reason: error.to_string() })?;
+    filter.or(&Keys(keys), &table, base.metadata().current_schema())
+}
+
 fn is_open(sent: &[Sent]) -> bool {
     sent.iter().any(|sent| sent.answer == Answer::Open)
 }
 
 /// Whether an error may come from a file that is not there any more.
 fn is_about_files(error: &Error) -> bool {
-    matches!(error, Error::Iceberg { .. } | Error::Parquet { .. } | Error::Store(_))
+    matches!(error, Error::Iceberg { .. } | Error::Reading { .. } | Error::Parquet { .. } | Error::Store(_))
 }
 
-fn unknown(batch: &BatchCommit, error: Error) -> Error {
-    Error::Unknown { table: batch.table.to_string(), reason: error.to_string(), source: Some(Box::new(error)) }
+fn unknown(group: Group<'_>, error: Error) -> Error {
+    Error::Unknown { table: group.table(), reason: error.to_string(), source: Some(Box::new(error)) }
 }
 
 /// The request that a table, loaded after all of them were answered, shows to have landed.
@@ -488,32 +606,68 @@ fn look(table: &Table, sent: &mut [Sent]) -> Option<Attempt> {
     for denied in sent.iter_mut().filter(|sent| sent.answer == Answer::Denied && !sent.is_in(table)) {
         denied.answer = Answer::Refuted;
     }
-    sent.iter().find(|sent| sent.is_in(table)).map(Sent::committed)
+    sent.iter().find(|sent| sent.is_in(table)).map(Sent::landed)
 }
 
-/// The request that landed although its snapshot has gone since: the table refers to its files.
-fn landed_in(base: &Base, batch: &BatchCommit, sent: &[Sent]) -> Option<Attempt> {
+/// The request that landed although its snapshot has gone since: the table refers to its manifests.
+fn landed_by_manifest(base: &Base, sent: &[Sent]) -> Option<Attempt> {
     let holds = |sent: &&Sent| base.manifests.iter().any(|manifest| sent.files.contains(&manifest.file.manifest_path));
-    if let Some(landed) = sent.iter().find(holds) {
-        return Some(landed.committed());
-    }
-    // Files that are there without a request of this call came with an earlier one; but without the ledger's word they
-    // may be files of another batch, named by mistake.
-    let known = !sent.is_empty() || Ledger::of(base.metadata()).contains(batch.batch_id.as_str());
-    let snapshot_id = if known { base.added_by(&batch.files)? } else { return None };
+    sent.iter().find(holds).map(Sent::landed)
+}
+
+/// Whether a batch's files are in the table. Files that are there without a request of this call came with an earlier one;
+/// but without the ledger's word they may be files of another batch, named by mistake.
+fn landed_by_files(base: &Base, batch: &BatchCommit, sent: &[Sent]) -> Option<Settled> {
+    let in_ledger = || Ledger::of_branch(base.metadata(), &base.branch).contains(batch.batch_id.as_str());
+    let snapshot_id = if !sent.is_empty() || in_ledger() { base.added_by(&batch.files)? } else { return None };
     let landed = sent.iter().find(|sent| sent.snapshot_id == snapshot_id);
-    Some(landed.map_or(Attempt::Committed { snapshot_id, replaced_rows: 0 }, Sent::committed))
+    Some(Settled::Committed { snapshot_id, replaced_rows: landed.map_or(0, |sent| sent.replaced_rows) })
+}
+
+fn inconsistent(batch: &BatchCommit, reason: impl Into<String>) -> Error {
+    Error::Inconsistent { batch_id: batch.batch_id.to_string(), reason: reason.into() }
 }
 
 /// A batch whose description does not fit its files is not committed: its snapshot would tell an untruth.
-fn refuse_inconsistent(batch: &BatchCommit) -> Result<(), Error> {
-    let refuse = |reason: String| Err(Error::Inconsistent { batch_id: batch.batch_id.to_string(), reason });
-    if let Some(empty) = batch.files.iter().find(|file| file.record_count() == 0) {
-        return refuse(format!("its data file {} holds no rows; leave it out", empty.file_path()));
-    }
-    let rows: u64 = batch.files.iter().map(DataFile::record_count).sum();
-    if rows != batch.rows {
-        return refuse(format!("its data files hold {rows} rows, and it says {}", batch.rows));
+fn refuse_inconsistent(group: Group<'_>) -> Result<(), Error> {
+    let Group { first, batches } = group;
+    refs::refuse_name(&first.branch)?;
+    let mut ids: HashSet<&BatchId> = HashSet::new();
+    for batch in batches {
+        let refuse = |reason: String| Err(inconsistent(batch, reason));
+        if let Some(empty) = batch.files.iter().find(|file| file.record_count() == 0) {
+            return refuse(format!("its data file {} holds no rows; leave it out", empty.file_path()));
+        }
+        let rows: u64 = batch.files.iter().map(DataFile::record_count).sum();
+        if rows != batch.rows {
+            return refuse(format!("its data files hold {rows} rows, and it says {}", batch.rows));
+        }
+        if matches!(batch.replaces, Replaces::Nothing) && batch.force {
+            return refuse("it replaces nothing, and can therefore not be forced".to_owned());
+        }
+        if let Replaces::Slice(keys) = &batch.replaces
+            && keys.0.num_rows() != 1
+        {
+            return refuse(format!("a slice is one row of values, and it has {}", keys.0.num_rows()));
+        }
+        let records = |batch: &BatchCommit| {
+            batch.derivation.as_ref().map(|derivation| (derivation.column.clone(), derivation.record.to_json()))
+        };
+        if batch.table != first.table || batch.branch != first.branch || batch.written_for != first.written_for {
+            return refuse("it is committed together with a batch of another table, branch or schema".to_owned());
+        }
+        if records(batch) != records(first) {
+            return refuse("it is committed together with a batch of another derivation".to_owned());
+        }
+        if !ids.insert(&batch.batch_id) {
+            return refuse("it is named twice".to_owned());
+        }
+        if batches.len() > 1 && matches!(batch.replaces, Replaces::Slice(_) | Replaces::Keys(_)) {
+            return refuse(
+                "it replaces rows of other batches, which may be among those it is committed with; commit it by itself"
+                    .to_owned(),
+            );
+        }
     }
     Ok(())
 }
@@ -562,24 +716,33 @@ fn refuse_changed(batch: &BatchCommit, metadata: &TableMetadata) -> Result<(), E
     Err(Error::Changed { table: batch.table.to_string(), what: what.to_owned() })
 }
 
-fn snapshot_of(metadata: &TableMetadata, batch_id: &BatchId) -> Option<i64> {
-    crate::ledger::ancestry(metadata)
-        .find(|snapshot| {
-            let recorded = snapshot.summary().additional_properties.get(names::SUMMARY_BATCH_ID);
-            recorded.is_some_and(|recorded| recorded == batch_id.as_str())
-        })
-        .map(|snapshot| snapshot.snapshot_id())
-}
-
-fn summary(batch: &BatchCommit) -> HashMap<String, String> {
-    let mut summary = HashMap::from([
-        (names::SUMMARY_BATCH_ID.to_owned(), batch.batch_id.to_string()),
-        (names::SUMMARY_SOURCE.to_owned(), batch.source.clone()),
-        (names::SUMMARY_ROWS.to_owned(), batch.rows.to_string()),
-        (names::SUMMARY_REJECTED.to_owned(), batch.rejected.to_string()),
-        (names::SUMMARY_CONTENT.to_owned(), batch.content_sha256.to_string()),
-    ]);
-    if let Some(derivation) = &batch.derivation {
+/// What the snapshot says of its batches.
+fn summary(batches: &[&BatchCommit]) -> HashMap<String, String> {
+    let mut summary = HashMap::new();
+    match batches {
+        [batch] => summary.extend([
+            (names::SUMMARY_BATCH_ID.to_owned(), batch.batch_id.to_string()),
+            (names::SUMMARY_SOURCE.to_owned(), batch.source.clone()),
+            (names::SUMMARY_ROWS.to_owned(), batch.rows.to_string()),
+            (names::SUMMARY_REJECTED.to_owned(), batch.rejected.to_string()),
+            (names::SUMMARY_CONTENT.to_owned(), batch.content_sha256.to_string()),
+        ]),
+        many => {
+            let told: Vec<SummaryBatch> = many
+                .iter()
+                .map(|batch| SummaryBatch {
+                    batch_id: batch.batch_id.to_string(),
+                    source: Some(batch.source.clone()),
+                    rows: Some(batch.rows),
+                    rejected: Some(batch.rejected),
+                    content_sha256: Some(batch.content_sha256.to_string()),
+                })
+                .collect();
+            // These always serialise.
+            summary.insert(names::SUMMARY_BATCHES.to_owned(), serde_json::to_string(&told).unwrap_or_default());
+        }
+    }
+    if let Some(derivation) = batches.first().and_then(|batch| batch.derivation.as_ref()) {
         summary.insert(names::SUMMARY_DERIVATION.to_owned(), derivation.record.to_json());
     }
     summary

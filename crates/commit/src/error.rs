@@ -10,6 +10,8 @@ pub enum ErrorKind {
     Configuration,
     /// The table's cells come from another derivation.
     Derivation,
+    /// The input is not what the table knows of it: correct the input, or say that it may differ.
+    Input,
     /// Others kept winning; nothing was committed, try again later.
     Conflict,
     /// It is not known whether the batch is in the table. Nothing was deleted; run the same job again.
@@ -85,6 +87,53 @@ pub enum Error {
         /// Why not.
         reason: String,
     },
+    /// The input of a batch is not what it was when the table got it.
+    #[error(
+        "table {table} has batch {batch_id} with another input (digest {then}, now {now}), and a batch id has to mean one input; \
+         give the new input an id of its own, or allow it to replace the old one (on_changed_input = \"replace\")"
+    )]
+    ChangedInput {
+        /// The table.
+        table: String,
+        /// The batch.
+        batch_id: String,
+        /// The digest the table has.
+        then: String,
+        /// The digest of the input now.
+        now: String,
+    },
+    /// The rows to replace cannot be told by these columns or values.
+    #[error("table {table}: the rows to replace cannot be found: {reason}")]
+    Keys {
+        /// The table.
+        table: String,
+        /// Why not.
+        reason: String,
+    },
+    /// A table property that cannot be followed.
+    #[error("the table's property {property} is `{value}`, and only {expected} can be followed; change it")]
+    Property {
+        /// The property.
+        property: String,
+        /// Its value.
+        value: String,
+        /// What it may be.
+        expected: &'static str,
+    },
+    /// A name that cannot be a branch's.
+    #[error("`{branch}` is no name for a branch: use letters, digits, `_`, `-` and `.`")]
+    BranchName {
+        /// The name.
+        branch: String,
+    },
+    /// A ref that cannot be moved as asked.
+    #[error("table {table}: {reason}")]
+    Ref {
+        /// The table.
+        table: String,
+        /// Why not, and what to do.
+        reason: String,
+    },
     /// The batch's description does not fit its data files.
     #[error("batch {batch_id} is described wrongly and was not committed: {reason}")]
     Inconsistent {
@@ -151,6 +200,22 @@ pub enum Error {
         /// Iceberg's error.
         source: Box<iceberg::Error>,
     },
+    /// A live data file could not be read.
+    #[error("failed to read {file}")]
+    Reading {
+        /// The data file.
+        file: String,
+        /// Iceberg's error.
+        source: Box<iceberg::Error>,
+    },
+    /// A delete file does not keep to the table format.
+    #[error("delete file {file} cannot be used: {reason}")]
+    Broken {
+        /// The delete file.
+        file: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
     /// A live data file could not be read or rewritten.
     #[error("failed to {action} {file}")]
     Parquet {
@@ -168,6 +233,14 @@ impl Error {
         move |source| Self::Iceberg { action, source: Box::new(source) }
     }
 
+    pub(crate) fn reading<'a>(file: &'a str) -> impl Fn(iceberg::Error) -> Self + 'a {
+        move |source| Self::Reading { file: file.to_owned(), source: Box::new(source) }
+    }
+
+    pub(crate) fn broken(file: &str, reason: &'static str) -> Self {
+        Self::Broken { file: file.to_owned(), reason }
+    }
+
     pub(crate) fn parquet<'a>(
         action: &'static str,
         file: &'a str,
@@ -178,7 +251,14 @@ impl Error {
     /// What the caller should do.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::NoTable { .. } | Self::Unsuitable { .. } | Self::DerivationRecord { .. } => ErrorKind::Configuration,
+            Self::NoTable { .. }
+            | Self::Unsuitable { .. }
+            | Self::DerivationRecord { .. }
+            | Self::Keys { .. }
+            | Self::Property { .. }
+            | Self::BranchName { .. }
+            | Self::Ref { .. } => ErrorKind::Configuration,
+            Self::ChangedInput { .. } => ErrorKind::Input,
             Self::Derivation { .. } => ErrorKind::Derivation,
             Self::Changed { .. } | Self::TooLate { .. } | Self::Exhausted { .. } => ErrorKind::Conflict,
             Self::Unknown { .. } => ErrorKind::Unknown,
@@ -188,11 +268,12 @@ impl Error {
                 _ => ErrorKind::Unexpected,
             },
             Self::Store(_) => ErrorKind::Unavailable,
-            Self::Iceberg { source, .. } => match source.kind() {
+            Self::Iceberg { source, .. } | Self::Reading { source, .. } => match source.kind() {
                 iceberg::ErrorKind::Unexpected => ErrorKind::Unavailable,
                 _ => ErrorKind::Unexpected,
             },
             Self::CannotRewrite { .. }
+            | Self::Broken { .. }
             | Self::Inconsistent { .. }
             | Self::OtherPartition { .. }
             | Self::FileTwice { .. }

@@ -6,10 +6,11 @@
 //! of the branch or an ancestor of the head. After a rollback it is rebuilt from the summaries of the snapshots that
 //! are left.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
-use iceberg::spec::{SnapshotRef, TableMetadata};
+use iceberg::spec::{MAIN_BRANCH, SnapshotRef, TableMetadata};
 
+use crate::history::batches_of;
 use crate::names;
 
 /// How large the ledger may get: some catalogs refuse long property values, all of them copy the value on each commit.
@@ -37,28 +38,43 @@ pub struct Ledger {
 impl Ledger {
     /// The ledger that holds for the current snapshot of the main branch.
     pub fn of(metadata: &TableMetadata) -> Self {
+        Self::of_branch(metadata, MAIN_BRANCH)
+    }
+
+    /// The ledger that holds for the head of a branch. A branch that has none of its own has that of the main branch, as long
+    /// as the snapshot that wrote it is an ancestor; a branch that does not exist yet is about to be made from the main one.
+    pub fn of_branch(metadata: &TableMetadata, branch: &str) -> Self {
+        let counted = Self::counted(metadata, branch, branch);
+        let counted = counted.or_else(|| Self::counted(metadata, MAIN_BRANCH, branch));
+        counted.unwrap_or_else(|| Self::from_summaries(metadata, branch))
+    }
+
+    /// The ledger that the properties of branch `written_for` hold, if it counts for the head of `branch`.
+    fn counted(metadata: &TableMetadata, written_for: &str, branch: &str) -> Option<Self> {
         let properties = metadata.properties();
-        let written_by = properties.get(names::LEDGER_SNAPSHOT_ID).map(|id| id.parse::<i64>());
+        let written_by = properties.get(&names::ledger_snapshot_id(written_for)).map(|id| id.parse::<i64>());
         let counts = match written_by {
             // Written by somebody who keeps the list without saying which snapshot it belongs to.
-            None => true,
+            None => branch == MAIN_BRANCH || metadata.snapshot_for_ref(branch).is_none(),
             Some(Err(_)) => false,
             // The parent of the oldest retained snapshot has expired, and is an ancestor all the same.
-            Some(Ok(id)) => ancestry(metadata)
+            Some(Ok(id)) => ancestry(metadata, branch)
                 .any(|snapshot| snapshot.snapshot_id() == id || snapshot.parent_snapshot_id() == Some(id)),
         };
-        if counts && let Some(ledger) = properties.get(names::COMPLETED_BATCHES).and_then(|json| Self::parse(json)) {
-            return ledger;
+        if !counts {
+            return None;
         }
-        Self::from_summaries(metadata)
+        properties.get(&names::completed_batches(written_for)).and_then(|json| Self::parse(json))
     }
 
     /// What the summaries of the retained ancestors say.
-    fn from_summaries(metadata: &TableMetadata) -> Self {
-        let ids: Vec<String> = ancestry(metadata)
-            .filter_map(|snapshot| snapshot.summary().additional_properties.get(names::SUMMARY_BATCH_ID).cloned())
+    fn from_summaries(metadata: &TableMetadata, branch: &str) -> Self {
+        // Newest first, and so each snapshot's batches too.
+        let ids: Vec<String> = ancestry(metadata, branch)
+            .flat_map(|snapshot| batches_of(snapshot).into_iter().rev())
+            .map(|batch| batch.batch_id)
             .collect();
-        Self::from_ids(ids.into_iter().rev())
+        Self::from_ids(ids.into_iter().rev().collect())
     }
 
     /// Reads the property; `None` when it is not a JSON array of strings.
@@ -66,11 +82,12 @@ impl Ledger {
         serde_json::from_str::<Vec<String>>(json).ok().map(Self::from_ids)
     }
 
-    fn from_ids(ids: impl IntoIterator<Item = String>) -> Self {
-        ids.into_iter().fold(Self::default(), |mut ledger, id| {
-            ledger.push(id);
-            ledger
-        })
+    /// Each id once, at the last place it has.
+    fn from_ids(ids: Vec<String>) -> Self {
+        let mut seen = HashSet::new();
+        let mut ids: Vec<String> = ids.into_iter().rev().filter(|id| seen.insert(id.clone())).collect();
+        ids.reverse();
+        Self { ids }
     }
 
     /// Whether the batch is in the list.
@@ -82,6 +99,11 @@ impl Ledger {
     pub fn push(&mut self, id: String) {
         self.ids.retain(|known| *known != id);
         self.ids.push(id);
+    }
+
+    /// Keeps the ids for which `keep` holds.
+    pub(crate) fn retain(&mut self, keep: impl Fn(&String) -> bool) {
+        self.ids.retain(keep);
     }
 
     /// The ids, oldest first.
@@ -107,15 +129,18 @@ fn quoted(id: &str) -> String {
     serde_json::Value::from(id).to_string()
 }
 
-/// The snapshots from the head of the main branch back to the oldest one that is retained.
-pub(crate) fn ancestry(metadata: &TableMetadata) -> impl Iterator<Item = &SnapshotRef> {
-    let by_id: HashMap<i64, &SnapshotRef> =
-        metadata.snapshots().map(|snapshot| (snapshot.snapshot_id(), snapshot)).collect();
-    let mut left = by_id.len();
-    std::iter::successors(metadata.current_snapshot(), move |snapshot| {
-        // Metadata is input like any other: a cycle must end.
+/// The snapshot that a branch is at; the main branch's where there is no branch of the name.
+pub(crate) fn head<'a>(metadata: &'a TableMetadata, branch: &str) -> Option<&'a SnapshotRef> {
+    metadata.snapshot_for_ref(branch).or_else(|| metadata.current_snapshot())
+}
+
+/// The snapshots from the head of a branch back to the oldest one that is retained.
+pub(crate) fn ancestry<'a>(metadata: &'a TableMetadata, branch: &str) -> impl Iterator<Item = &'a SnapshotRef> {
+    // Metadata is input like any other: a cycle must end.
+    let mut left = metadata.snapshots().len();
+    std::iter::successors(head(metadata, branch), move |snapshot| {
         left = left.checked_sub(1)?;
-        by_id.get(&snapshot.parent_snapshot_id()?).copied()
+        metadata.snapshot_by_id(snapshot.parent_snapshot_id()?)
     })
 }
 
@@ -126,7 +151,7 @@ mod tests {
     use super::*;
 
     fn ledger(ids: impl IntoIterator<Item = u32>) -> Ledger {
-        Ledger::from_ids(ids.into_iter().map(|id| format!("{id:032x}")))
+        Ledger::from_ids(ids.into_iter().map(|id| format!("{id:032x}")).collect())
     }
 
     #[test]
@@ -138,7 +163,7 @@ mod tests {
     #[test]
     fn a_byte_bound_drops_the_oldest_and_keeps_valid_json() {
         let bounds = LedgerBounds { max_ids: 500, max_bytes: 3_900 };
-        let long = Ledger::from_ids((0..500).map(|id| format!("{id:064x}")));
+        let long = Ledger::from_ids((0..500).map(|id| format!("{id:064x}")).collect());
         let json = long.to_json(bounds);
         assert!(json.len() <= 3_900, "{}", json.len());
         let kept = Ledger::parse(&json).unwrap();

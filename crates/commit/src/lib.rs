@@ -41,22 +41,34 @@
 //! (delete files present, older partition spec or schema) is refused with the reason. It removes no files but its own.
 
 mod base;
+mod batch;
 mod committer;
+mod deletes;
 mod environment;
 mod error;
+mod filter;
 mod history;
 mod ledger;
+mod locations;
+mod merging;
 mod metrics;
 pub mod names;
 mod parquet_file;
+mod parquet_settings;
 mod plan;
+mod reading;
+mod refs;
 mod retry;
 mod rewrite;
 mod snapshot;
 
-pub use committer::{BatchCommit, BatchOutcome, Committer, Derivation, WrittenFor};
+pub use batch::{BatchCheck, BatchCommit, BatchOutcome, Derivation, Keys, OnChangedInput, Replaces, WrittenFor};
+pub use committer::Committer;
 pub use environment::{Environment, SharedEnvironment};
 pub use error::{Error, ErrorKind};
-pub use history::{BatchRecord, BatchSnapshot, history};
+pub use history::{BatchRecord, BatchSnapshot, history, history_of};
 pub use ledger::{Ledger, LedgerBounds};
+pub use locations::Locations;
 pub use metrics::{FileMetrics, MetricsMode};
+pub use parquet_settings::{ParquetSettings, ROW_GROUP_ROWS};
+pub use refs::{Published, RollBackTo, RolledBack};

@@ -6,8 +6,9 @@
 
 use std::collections::HashMap;
 
+use iceberg::metadata_columns::{RESERVED_FIELD_ID_DELETE_FILE_PATH, RESERVED_FIELD_ID_DELETE_FILE_POS};
 use iceberg::spec::{Datum, PrimitiveType, Schema, TableMetadata};
-use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use parquet::file::statistics::Statistics;
 
 /// How much is recorded about a column.
@@ -111,16 +112,42 @@ impl FileMetrics {
                 }
             }
         }
-        metrics.split_offsets = footer
-            .row_groups()
-            .iter()
-            .filter_map(|group| {
-                let starts = group.columns().iter().map(|chunk| chunk.byte_range().0);
-                starts.min().and_then(|start| i64::try_from(start).ok())
-            })
-            .collect();
+        metrics.split_offsets = split_offsets(footer);
         Ok(metrics)
     }
+}
+
+impl FileMetrics {
+    /// The metrics of a file of position deletes for one data file: whole bounds, by which readers tell that it is about
+    /// no other.
+    pub(crate) fn of_position_deletes(footer: &ParquetMetaData, data_file: &str, positions: &[u64]) -> Self {
+        let ids = [RESERVED_FIELD_ID_DELETE_FILE_PATH, RESERVED_FIELD_ID_DELETE_FILE_POS];
+        let ends = |end: Option<&u64>| {
+            let path = (ids[0], Datum::string(data_file));
+            let position = end.map(|position| (ids[1], Datum::long(position.cast_signed())));
+            std::iter::once(path).chain(position).collect::<HashMap<_, _>>()
+        };
+        let size = |column: usize| {
+            footer.row_groups().iter().map(|group| group.column(column).compressed_size().unsigned_abs()).sum()
+        };
+        let rows = positions.len() as u64;
+        Self {
+            column_sizes: HashMap::from([(ids[0], size(0)), (ids[1], size(1))]),
+            value_counts: ids.map(|id| (id, rows)).into(),
+            null_value_counts: ids.map(|id| (id, 0)).into(),
+            lower_bounds: ends(positions.first()),
+            upper_bounds: ends(positions.last()),
+            split_offsets: split_offsets(footer),
+        }
+    }
+}
+
+fn split_offsets(footer: &ParquetMetaData) -> Vec<i64> {
+    let start = |group: &RowGroupMetaData| {
+        let starts = group.columns().iter().map(|chunk| chunk.byte_range().0);
+        starts.min().and_then(|start| i64::try_from(start).ok())
+    };
+    footer.row_groups().iter().filter_map(start).collect()
 }
 
 /// Lower and upper bound over all row groups; `None` when any of them does not tell.
@@ -145,6 +172,14 @@ fn bounds(chunks: &[&ColumnChunkMetaData], schema: &Schema, id: i32) -> iceberg:
         });
     }
     Ok(merged)
+}
+
+/// The ends of one chunk as values of the Iceberg type, as far as they can be trusted.
+pub(crate) fn ends_of(statistics: &Statistics, primitive: &PrimitiveType) -> Option<(Datum, Datum)> {
+    if statistics.is_min_max_deprecated() {
+        return None;
+    }
+    ends(statistics, primitive).ok().flatten()
 }
 
 /// The ends of one chunk as values of the Iceberg type; `None` where there are none, or where bounds of the type would

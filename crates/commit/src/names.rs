@@ -1,8 +1,11 @@
 //! Names that Hexfloe writes into tables and snapshots. They are a format: readers of other languages rely on them.
 
-/// Table property: the ledger, a JSON array of batch ids, newest last.
+use iceberg::spec::MAIN_BRANCH;
+
+/// Table property: the ledger of the main branch, a JSON array of batch ids, newest last. Other branches have their own,
+/// with `.` and the branch's name appended.
 pub const COMPLETED_BATCHES: &str = "ingest.completed_batches";
-/// Table property: the snapshot whose commit wrote the ledger.
+/// Table property: the snapshot whose commit wrote the ledger; for other branches as [`COMPLETED_BATCHES`].
 pub const LEDGER_SNAPSHOT_ID: &str = "ingest.ledger_snapshot_id";
 /// Table property, followed by a column's name: how the column is derived, as JSON.
 pub const DERIVATION_PREFIX: &str = "ingest.derivation.";
@@ -19,3 +22,20 @@ pub const SUMMARY_REJECTED: &str = "ingest.rejected";
 pub const SUMMARY_DERIVATION: &str = "ingest.derivation";
 /// Snapshot summary: a digest of the input.
 pub const SUMMARY_CONTENT: &str = "ingest.content-sha256";
+/// Snapshot summary of a snapshot with several batches, instead of the five above it: a JSON array with one object a
+/// batch, whose keys are `batch-id`, `source`, `rows`, `rejected` and `content-sha256`.
+pub const SUMMARY_BATCHES: &str = "ingest.batches";
+
+/// The property of a branch's ledger.
+pub fn completed_batches(branch: &str) -> String {
+    of_branch(COMPLETED_BATCHES, branch)
+}
+
+/// The property with the snapshot that wrote a branch's ledger.
+pub fn ledger_snapshot_id(branch: &str) -> String {
+    of_branch(LEDGER_SNAPSHOT_ID, branch)
+}
+
+fn of_branch(property: &str, branch: &str) -> String {
+    if branch == MAIN_BRANCH { property.to_owned() } else { format!("{property}.{branch}") }
+}

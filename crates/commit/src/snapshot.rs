@@ -1,34 +1,38 @@
-//! One snapshot: manifests, manifest list and summary for an overwrite, written for one attempt.
+//! One snapshot: manifests, manifest list and summary, written for one attempt.
 //!
 //! A manifest with a removed file is written again under its own schema and partition spec: the others of its files
 //! become *existing* with the sequence numbers they had, the removed ones *deleted*. The old manifest is not referenced
-//! any more, so no stale *added* entry can bring a removed file back. Small manifests are merged, so that the number
-//! of manifests a fresh batch has to read does not grow with the number of batches.
+//! any more, so no stale *added* entry can bring a removed file back.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use iceberg::spec::{
-    DataFile, MAIN_BRANCH, ManifestContentType, ManifestEntry, ManifestFile, ManifestListWriter, ManifestWriter,
-    ManifestWriterBuilder, Operation, SchemaRef, Snapshot, SnapshotReference, SnapshotRetention,
-    SnapshotSummaryCollector, Summary,
+    DataContentType, DataFile, DataFileBuilder, FormatVersion, ManifestContentType, ManifestEntry, ManifestFile,
+    ManifestListWriter, ManifestWriter, ManifestWriterBuilder, Operation, PartitionSpecRef, SchemaRef, Snapshot,
+    SnapshotReference, SnapshotSummaryCollector, Summary, TableMetadata,
 };
 use iceberg::{TableRequirement, TableUpdate};
 use uuid::Uuid;
 
-use crate::Error;
 use crate::base::{Base, LoadedManifest, Totals};
-use crate::plan::{Fate, Plan};
+use crate::merging::{Merging, merge_groups};
+use crate::{Error, Locations, refs};
 
-/// Iceberg's own defaults for merging manifests.
-const TARGET_MANIFEST_BYTES: u64 = 8 << 20;
-const MIN_MANIFESTS_TO_MERGE: usize = 100;
+/// A file that a snapshot adds.
+#[derive(Clone, Debug)]
+pub(crate) struct AddedFile {
+    pub(crate) file: DataFile,
+    pub(crate) spec_id: i32,
+}
 
 /// The facts of one attempt's snapshot.
 pub(crate) struct SnapshotDraft<'a> {
     pub(crate) base: &'a Base,
-    pub(crate) plan: &'a Plan,
-    /// New files of the batch, and files rewritten without it.
-    pub(crate) added: Vec<DataFile>,
+    /// New files of the batches, files rewritten without rows, and new delete files.
+    pub(crate) added: Vec<AddedFile>,
+    /// Entries that are removed, by manifest.
+    pub(crate) removed: BTreeMap<usize, HashSet<usize>>,
+    pub(crate) operation: Operation,
     pub(crate) snapshot_id: i64,
     pub(crate) attempt: Uuid,
     pub(crate) now_ms: i64,
@@ -50,47 +54,26 @@ pub(crate) async fn write(draft: SnapshotDraft<'_>, written: &mut Vec<String>) -
     let metadata = base.metadata();
     refuse_files_twice(base, &draft.added)?;
     refuse_other_partitions(base, &draft.added)?;
+    let retention = refs::retention(metadata, &base.table.identifier().to_string(), &base.branch)?;
     let summary = summary(&draft);
-    let mut files = ManifestFiles { draft: &draft, written, count: 0 };
+    let locations = Locations::of(metadata);
+    let manifests = ManifestFiles { draft: &draft, locations: &locations, written, count: 0 }.write_all().await?;
 
-    let mut manifests = Vec::new();
-    if !draft.added.is_empty() {
-        manifests.push(files.write_added().await?);
-    }
-    let mut removed: BTreeMap<usize, HashSet<usize>> = BTreeMap::new();
-    for touched in draft.plan.touched.iter().filter(|touched| touched.fate != Fate::Keep) {
-        removed.entry(touched.manifest).or_default().insert(touched.entry);
-    }
-    let mut untouched = Vec::new();
-    for (index, loaded) in base.manifests.iter().enumerate() {
-        match removed.get(&index) {
-            Some(entries) => manifests.push(files.write_without(loaded, entries).await?),
-            // Entries of files that were removed earlier are history, and no snapshot needs to carry them on.
-            None if loaded.live().next().is_none() => {}
-            None => untouched.push(loaded),
-        }
-    }
-    for group in merge_groups(untouched) {
-        match group.as_slice() {
-            [single] => manifests.push(single.file.clone()),
-            many => manifests.push(files.write_merged(many).await?),
-        }
-    }
-
-    let list_location = format!(
-        "{}/metadata/snap-{}-0-{}.avro",
-        metadata.location().trim_end_matches('/'),
-        draft.snapshot_id,
-        draft.attempt
-    );
+    let list_location = locations.metadata_file(&format!("snap-{}-0-{}.avro", draft.snapshot_id, draft.attempt));
     written.push(list_location.clone());
     let sequence_number = metadata.next_sequence_number();
-    let parent = metadata.current_snapshot_id();
+    let parent = base.parent.as_ref().map(|parent| parent.snapshot_id());
     let failed = Error::iceberg("write the manifest list");
     let output = base.table.file_io().new_output(&list_location).map_err(&failed)?;
     let writer = output.writer().await.map_err(&failed)?;
-    let mut list = ManifestListWriter::v2(writer, draft.snapshot_id, parent, sequence_number);
+    let has_row_ids = metadata.format_version() >= FormatVersion::V3;
+    let first_row_id = metadata.next_row_id();
+    let mut list = match has_row_ids {
+        true => ManifestListWriter::v3(writer, draft.snapshot_id, parent, sequence_number, Some(first_row_id)),
+        false => ManifestListWriter::v2(writer, draft.snapshot_id, parent, sequence_number),
+    };
     list.add_manifests(manifests.into_iter()).map_err(&failed)?;
+    let next_row_id = list.next_row_id();
     list.close().await.map_err(&failed)?;
 
     let snapshot = Snapshot::builder()
@@ -101,165 +84,159 @@ pub(crate) async fn write(draft: SnapshotDraft<'_>, written: &mut Vec<String>) -
         .with_timestamp_ms(draft.now_ms.max(metadata.last_updated_ms()))
         .with_manifest_list(list_location.clone())
         .with_schema_id(metadata.current_schema_id())
-        .with_summary(summary)
-        .build();
-    let reference = SnapshotReference::new(draft.snapshot_id, main_retention(base));
+        .with_summary(summary);
+    let snapshot = match next_row_id {
+        Some(next) if has_row_ids => snapshot.with_row_range(first_row_id, next - first_row_id).build(),
+        _ => snapshot.build(),
+    };
+    let reference = SnapshotReference::new(draft.snapshot_id, retention);
     let updates = vec![
         TableUpdate::AddSnapshot { snapshot },
-        TableUpdate::SetSnapshotRef { ref_name: MAIN_BRANCH.to_owned(), reference },
+        TableUpdate::SetSnapshotRef { ref_name: base.branch.clone(), reference },
     ];
     let requirements = vec![
         TableRequirement::UuidMatch { uuid: metadata.uuid() },
-        TableRequirement::RefSnapshotIdMatch { r#ref: MAIN_BRANCH.to_owned(), snapshot_id: parent },
+        TableRequirement::RefSnapshotIdMatch { r#ref: base.branch.clone(), snapshot_id: base.branch_head },
         TableRequirement::CurrentSchemaIdMatch { current_schema_id: metadata.current_schema_id() },
         TableRequirement::DefaultSpecIdMatch { default_spec_id: metadata.default_partition_spec_id() },
     ];
     Ok(SnapshotRequest { snapshot_id: draft.snapshot_id, manifest_list: list_location, updates, requirements })
 }
 
-/// The retention that the main branch has now: setting the ref must not reset it.
-fn main_retention(base: &Base) -> SnapshotRetention {
-    // Refs have no public getter, but they serialise.
-    let main = serde_json::to_value(base.metadata())
-        .ok()
-        .and_then(|mut metadata| metadata.get_mut("refs")?.get_mut(MAIN_BRANCH).map(serde_json::Value::take));
-    match main.and_then(|main| serde_json::from_value::<SnapshotReference>(main).ok()) {
-        Some(reference) => reference.retention,
-        None => SnapshotRetention::branch(None, None, None),
-    }
-}
-
-fn refuse_files_twice(base: &Base, added: &[DataFile]) -> Result<(), Error> {
+fn refuse_files_twice(base: &Base, added: &[AddedFile]) -> Result<(), Error> {
     let mut paths = base.live_paths();
-    match added.iter().find(|file| !paths.insert(file.file_path())) {
-        Some(file) => Err(Error::FileTwice { file: file.file_path().to_owned() }),
+    match added.iter().find(|added| !paths.insert(added.file.file_path())) {
+        Some(added) => Err(Error::FileTwice { file: added.file.file_path().to_owned() }),
         None => Ok(()),
     }
 }
 
 /// Manifest writers take it for granted that a file has a value for each field of the spec.
-fn refuse_other_partitions(base: &Base, added: &[DataFile]) -> Result<(), Error> {
-    let fields = base.metadata().default_partition_spec().fields().len();
-    match added.iter().find(|file| file.partition().fields().len() != fields) {
-        Some(file) => Err(Error::OtherPartition {
-            file: file.file_path().to_owned(),
-            values: file.partition().fields().len(),
-            fields,
-        }),
-        None => Ok(()),
+fn refuse_other_partitions(base: &Base, added: &[AddedFile]) -> Result<(), Error> {
+    for AddedFile { file, spec_id } in added {
+        let fields = base.metadata().partition_spec_by_id(*spec_id).map_or(0, |spec| spec.fields().len());
+        let values = file.partition().fields().len();
+        if values != fields {
+            return Err(Error::OtherPartition { file: file.file_path().to_owned(), values, fields });
+        }
     }
+    Ok(())
 }
 
 fn summary(draft: &SnapshotDraft<'_>) -> Summary {
     let metadata = draft.base.metadata();
-    let schema = metadata.current_schema();
     let mut collector = SnapshotSummaryCollector::default();
     let mut totals: Totals = draft.base.totals();
-    for file in &draft.added {
-        collector.add_file(file, schema.clone(), metadata.default_partition_spec().clone());
-        totals.records += file.record_count();
-        totals.data_files += 1;
-        totals.bytes += file.file_size_in_bytes();
-    }
-    for touched in &draft.plan.touched {
-        let loaded = &draft.base.manifests[touched.manifest];
-        let file = loaded.entries[touched.entry].data_file();
-        // Under the schema the file is listed under: the current one may lack a column that its partition was made of.
-        let spec = metadata.partition_spec_by_id(loaded.file.partition_spec_id);
-        if let Some(spec) = spec.filter(|spec| spec.partition_type(&loaded.schema).is_ok()) {
-            collector.remove_file(file, loaded.schema.clone(), spec.clone());
+    for AddedFile { file, spec_id } in &draft.added {
+        if let Some((spec, schema)) = bound(metadata, *spec_id, None) {
+            collector.add_file(file, schema, spec);
         }
-        totals.records -= file.record_count();
-        totals.data_files -= 1;
-        totals.bytes -= file.file_size_in_bytes();
+        totals.add(file);
+    }
+    for (manifest, entries) in &draft.removed {
+        let loaded = &draft.base.manifests[*manifest];
+        for entry in entries {
+            let file = loaded.entries[*entry].data_file();
+            if let Some((spec, schema)) = bound(metadata, loaded.file.partition_spec_id, Some(&loaded.schema)) {
+                collector.remove_file(file, schema, spec);
+            }
+            totals.remove(file);
+        }
     }
     let mut properties = draft.summary.clone();
     properties.extend(collector.build());
     properties.extend(totals.summary());
-    Summary { operation: Operation::Overwrite, additional_properties: properties }
+    Summary { operation: draft.operation.clone(), additional_properties: properties }
 }
 
-/// Manifests to put into one: of one content and one spec, together not larger than the target, and only once there
-/// are enough of them that it pays. Manifests that are full already are not written again for the sake of a few small
-/// ones.
-fn merge_groups(manifests: Vec<&LoadedManifest>) -> Vec<Vec<&LoadedManifest>> {
-    let mut groups: BTreeMap<(bool, i32), Vec<&LoadedManifest>> = BTreeMap::new();
-    for loaded in manifests {
-        groups.entry((loaded.is_data(), loaded.file.partition_spec_id)).or_default().push(loaded);
-    }
-    let mut merged = Vec::new();
-    for ((is_data, _), group) in groups {
-        let mut bins: Vec<Vec<&LoadedManifest>> = Vec::new();
-        let mut bytes = 0;
-        for loaded in group {
-            let length = loaded.file.manifest_length.unsigned_abs();
-            match bins.last_mut() {
-                Some(bin) if bytes + length <= TARGET_MANIFEST_BYTES => {
-                    bin.push(loaded);
-                    bytes += length;
-                }
-                _ => {
-                    bins.push(vec![loaded]);
-                    bytes = length;
-                }
-            }
-        }
-        for bin in bins {
-            if is_data && bin.len() >= MIN_MANIFESTS_TO_MERGE {
-                merged.push(bin);
-            } else {
-                merged.extend(bin.into_iter().map(|loaded| vec![loaded]));
-            }
-        }
-    }
-    merged
+/// A partition spec, and a schema that has the columns it is made of: the current one, or else `own`, or else the newest that
+/// the table had.
+fn bound(metadata: &TableMetadata, spec_id: i32, own: Option<&SchemaRef>) -> Option<(PartitionSpecRef, SchemaRef)> {
+    let spec = metadata.partition_spec_by_id(spec_id)?;
+    let mut older: Vec<&SchemaRef> = metadata.schemas_iter().collect();
+    older.sort_by_key(|schema| std::cmp::Reverse(schema.schema_id()));
+    let mut schemas = std::iter::once(metadata.current_schema()).chain(own).chain(older);
+    let schema = schemas.find(|schema| spec.partition_type(schema).is_ok())?;
+    Some((spec.clone(), schema.clone()))
 }
 
 /// Writes the manifests of one attempt under names of its own.
 struct ManifestFiles<'a, 'b> {
     draft: &'a SnapshotDraft<'a>,
+    locations: &'a Locations,
     written: &'b mut Vec<String>,
     count: u32,
 }
 
 impl ManifestFiles<'_, '_> {
+    /// All manifests of the snapshot: new ones, changed ones, and those that are as they were or merged.
+    async fn write_all(mut self) -> Result<Vec<ManifestFile>, Error> {
+        let draft = self.draft;
+        let mut added: BTreeMap<(bool, i32), Vec<&DataFile>> = BTreeMap::new();
+        for AddedFile { file, spec_id } in &draft.added {
+            added.entry((file.content_type() != DataContentType::Data, *spec_id)).or_default().push(file);
+        }
+        let mut manifests = Vec::new();
+        for ((is_deletes, spec_id), files) in added {
+            let content = if is_deletes { ManifestContentType::Deletes } else { ManifestContentType::Data };
+            manifests.push(self.write_added(content, spec_id, &files).await?);
+        }
+        let mut untouched = Vec::new();
+        for (index, loaded) in draft.base.manifests.iter().enumerate() {
+            match draft.removed.get(&index) {
+                Some(entries) => manifests.push(self.write_without(loaded, entries).await?),
+                // Entries of files that were removed earlier are history, and no snapshot needs to carry them on.
+                None if loaded.live().next().is_none() => {}
+                None => untouched.push(loaded),
+            }
+        }
+        for group in merge_groups(untouched, Merging::of(draft.base.metadata())) {
+            match group.as_slice() {
+                [single] => manifests.push(single.file.clone()),
+                many => manifests.push(self.write_merged(many).await?),
+            }
+        }
+        Ok(manifests)
+    }
+
     fn writer(
         &mut self,
         content: ManifestContentType,
         spec_id: i32,
-        schema: SchemaRef,
+        own: Option<&SchemaRef>,
     ) -> Result<ManifestWriter, Error> {
         let metadata = self.draft.base.metadata();
-        let location = format!(
-            "{}/metadata/{}-m{}.avro",
-            metadata.location().trim_end_matches('/'),
-            self.draft.attempt,
-            self.count
-        );
+        let location = self.locations.metadata_file(&format!("{}-m{}.avro", self.draft.attempt, self.count));
         self.count += 1;
         self.written.push(location.clone());
         let failed = Error::iceberg("write a manifest");
         let output = self.draft.base.table.file_io().new_output(location).map_err(&failed)?;
-        let spec = metadata.partition_spec_by_id(spec_id).ok_or_else(|| {
-            let unknown = format!("a manifest is of the unknown partition spec {spec_id}");
+        let (spec, schema) = bound(metadata, spec_id, own).ok_or_else(|| {
+            let unknown =
+                format!("a manifest is of partition spec {spec_id}, of which the table lacks fields or columns");
             failed(iceberg::Error::new(iceberg::ErrorKind::DataInvalid, unknown))
         })?;
-        let builder = ManifestWriterBuilder::new(output, Some(self.draft.snapshot_id), schema, spec.as_ref().clone());
-        Ok(match content {
-            ManifestContentType::Data => builder.build_v2_data(),
-            ManifestContentType::Deletes => builder.build_v2_deletes(),
+        let snapshot_id = Some(self.draft.snapshot_id);
+        let builder = ManifestWriterBuilder::new(output, snapshot_id, schema, spec.as_ref().clone());
+        Ok(match (metadata.format_version(), content) {
+            (FormatVersion::V3, ManifestContentType::Data) => builder.build_v3_data(),
+            (FormatVersion::V3, ManifestContentType::Deletes) => builder.build_v3_deletes(),
+            (_, ManifestContentType::Data) => builder.build_v2_data(),
+            (_, ManifestContentType::Deletes) => builder.build_v2_deletes(),
         })
     }
 
-    /// The new files of this snapshot.
-    async fn write_added(&mut self) -> Result<ManifestFile, Error> {
-        let draft = self.draft;
-        let metadata = draft.base.metadata();
-        let schema = metadata.current_schema().clone();
-        let mut writer = self.writer(ManifestContentType::Data, metadata.default_partition_spec_id(), schema)?;
-        for file in &draft.added {
+    /// The new files of this snapshot of one kind.
+    async fn write_added(
+        &mut self,
+        content: ManifestContentType,
+        spec_id: i32,
+        files: &[&DataFile],
+    ) -> Result<ManifestFile, Error> {
+        let mut writer = self.writer(content, spec_id, None)?;
+        for file in files {
             // The sequence number is inherited from the commit.
-            writer.add_file(file.clone(), -1).map_err(Error::iceberg("write a manifest"))?;
+            writer.add_file((*file).clone(), -1).map_err(Error::iceberg("write a manifest"))?;
         }
         writer.write_manifest_file().await.map_err(Error::iceberg("write a manifest"))
     }
@@ -270,41 +247,77 @@ impl ManifestFiles<'_, '_> {
         loaded: &LoadedManifest,
         removed: &HashSet<usize>,
     ) -> Result<ManifestFile, Error> {
-        let mut writer = self.writer(loaded.file.content, loaded.file.partition_spec_id, loaded.schema.clone())?;
+        let mut writer = self.writer(loaded.file.content, loaded.file.partition_spec_id, Some(&loaded.schema))?;
+        let row_ids = loaded.first_row_ids();
         for (index, entry) in loaded.entries.iter().enumerate().filter(|(_, entry)| entry.is_alive()) {
             if removed.contains(&index) {
                 let sequence_number = sequence_number(entry)?;
-                writer.add_delete_file(entry.data_file().clone(), sequence_number, entry.file_sequence_number)
+                let file = with_row_ids(entry.data_file(), row_ids[index])?;
+                writer
+                    .add_delete_file(file, sequence_number, entry.file_sequence_number)
+                    .map_err(Error::iceberg("write a manifest"))?;
             } else {
-                add_existing(&mut writer, entry)?;
-                Ok(())
+                add_existing(&mut writer, entry, row_ids[index])?;
             }
-            .map_err(Error::iceberg("write a manifest"))?;
         }
         writer.write_manifest_file().await.map_err(Error::iceberg("write a manifest"))
     }
 
-    /// Several manifests in one.
+    /// Several manifests of one content and partition spec in one.
     async fn write_merged(&mut self, group: &[&LoadedManifest]) -> Result<ManifestFile, Error> {
-        let first = &group[0].file;
-        // The newest of their schemas that still has the columns of their spec.
-        let spec = self.draft.base.metadata().partition_spec_by_id(first.partition_spec_id);
-        let binds = |schema: &&SchemaRef| spec.is_some_and(|spec| spec.partition_type(schema).is_ok());
-        let newest = group.iter().map(|loaded| &loaded.schema).filter(binds).max_by_key(|schema| schema.schema_id());
-        let schema = newest.unwrap_or(&group[0].schema).clone();
-        let mut writer = self.writer(first.content, first.partition_spec_id, schema)?;
-        for entry in group.iter().flat_map(|loaded| loaded.live()) {
-            add_existing(&mut writer, entry)?;
+        let first = group[0];
+        let mut writer = self.writer(first.file.content, first.file.partition_spec_id, Some(&first.schema))?;
+        for loaded in group {
+            let row_ids = loaded.first_row_ids();
+            for (entry, row_id) in loaded.entries.iter().zip(row_ids).filter(|(entry, _)| entry.is_alive()) {
+                add_existing(&mut writer, entry, row_id)?;
+            }
         }
         writer.write_manifest_file().await.map_err(Error::iceberg("write a manifest"))
     }
 }
 
-fn add_existing(writer: &mut ManifestWriter, entry: &ManifestEntry) -> Result<(), Error> {
+fn add_existing(writer: &mut ManifestWriter, entry: &ManifestEntry, row_id: Option<i64>) -> Result<(), Error> {
     let snapshot_id = entry.snapshot_id().ok_or_else(|| incomplete(entry, "snapshot id"))?;
+    let file = with_row_ids(entry.data_file(), row_id)?;
     writer
-        .add_existing_file(entry.data_file().clone(), snapshot_id, sequence_number(entry)?, entry.file_sequence_number)
+        .add_existing_file(file, snapshot_id, sequence_number(entry)?, entry.file_sequence_number)
         .map_err(Error::iceberg("write a manifest"))
+}
+
+/// The file with the first row id that it inherited from its manifest: in another manifest it would inherit another.
+fn with_row_ids(file: &DataFile, first_row_id: Option<i64>) -> Result<DataFile, Error> {
+    if file.first_row_id() == first_row_id {
+        return Ok(file.clone());
+    }
+    let mut builder = DataFileBuilder::default();
+    builder
+        .content(file.content_type())
+        .file_path(file.file_path().to_owned())
+        .file_format(file.file_format())
+        .partition(file.partition().clone())
+        .record_count(file.record_count())
+        .file_size_in_bytes(file.file_size_in_bytes())
+        .column_sizes(file.column_sizes().clone())
+        .value_counts(file.value_counts().clone())
+        .null_value_counts(file.null_value_counts().clone())
+        .nan_value_counts(file.nan_value_counts().clone())
+        .lower_bounds(file.lower_bounds().clone())
+        .upper_bounds(file.upper_bounds().clone())
+        .key_metadata(file.key_metadata().map(<[u8]>::to_vec))
+        .split_offsets(file.split_offsets().map(<[i64]>::to_vec))
+        .equality_ids(file.equality_ids())
+        .first_row_id(first_row_id)
+        .referenced_data_file(file.referenced_data_file())
+        .content_offset(file.content_offset())
+        .content_size_in_bytes(file.content_size_in_bytes());
+    if let Some(sort_order) = file.sort_order_id() {
+        builder.sort_order_id(sort_order);
+    }
+    builder.build().map_err(|error| {
+        let error = iceberg::Error::new(iceberg::ErrorKind::Unexpected, error.to_string());
+        Error::iceberg("describe a file")(error)
+    })
 }
 
 fn sequence_number(entry: &ManifestEntry) -> Result<i64, Error> {

@@ -137,6 +137,7 @@ impl Error {
             Self::Commit(error) => match error.kind() {
                 hexfloe_commit::ErrorKind::Configuration => ErrorKind::Configuration,
                 hexfloe_commit::ErrorKind::Derivation => ErrorKind::Derivation,
+                hexfloe_commit::ErrorKind::Input => ErrorKind::Input,
                 hexfloe_commit::ErrorKind::Conflict => ErrorKind::Conflict,
                 hexfloe_commit::ErrorKind::Unknown => ErrorKind::Unknown,
                 hexfloe_commit::ErrorKind::Unavailable => ErrorKind::Unavailable,

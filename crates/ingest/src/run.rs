@@ -9,7 +9,10 @@ use hexfloe_batch::{
     BATCH_ID_COLUMN, BatchId, CellDerivation, ContentHasher, GeometryRule, PointColumns, Sha256Hex, files_digest,
 };
 use hexfloe_catalog::{OpenCatalog, TableDefinition};
-use hexfloe_commit::{BatchCommit, BatchOutcome, Committer, Derivation, SharedEnvironment, WrittenFor, names};
+use hexfloe_commit::{
+    BatchCheck, BatchCommit, BatchOutcome, Committer, Derivation, OnChangedInput, Replaces, SharedEnvironment,
+    WrittenFor, names,
+};
 use hexfloe_source::{Format, Scan, ScanOptions, Source, SourceSettings};
 use iceberg::TableIdent;
 use iceberg::arrow::{arrow_schema_to_schema_auto_assign_ids, schema_to_arrow_schema};
@@ -127,7 +130,15 @@ impl Ingest {
         if let (Some(catalog), Some(table)) = (&self.catalog, &table) {
             // The derivation first: it needs no look at the input.
             let anything = BatchId::content(&job.source.name, &Sha256Hex::of(""));
-            self.committer(catalog).check(table, &anything, derivation.as_ref(), true)?;
+            let check = BatchCheck {
+                batch_id: &anything,
+                branch: BatchCommit::MAIN,
+                derivation: derivation.as_ref(),
+                content_sha256: None,
+                on_changed_input: OnChangedInput::Refuse,
+                force: true,
+            };
+            self.committer(catalog).check(table, &check)?;
             refuse_other_cells(table, derivation.as_ref())?;
         }
         let mut identity = Identity { source: &source, digest: None };
@@ -151,7 +162,15 @@ impl Ingest {
             elapsed_ms: 0,
         };
         if let (Some(catalog), Some(table)) = (&self.catalog, &table) {
-            let checked = self.committer(catalog).check(table, &batch_id, derivation.as_ref(), options.force)?;
+            let check = BatchCheck {
+                batch_id: &batch_id,
+                branch: BatchCommit::MAIN,
+                derivation: derivation.as_ref(),
+                content_sha256: None,
+                on_changed_input: OnChangedInput::Refuse,
+                force: options.force,
+            };
+            let checked = self.committer(catalog).check(table, &check)?;
             if let Some(BatchOutcome::Skipped { snapshot_id }) = checked {
                 report.snapshot_id = snapshot_id;
                 return Ok(report);
@@ -245,6 +264,7 @@ impl Ingest {
             let outcome = committer
                 .commit(&BatchCommit {
                     table: name,
+                    branch: BatchCommit::MAIN.to_owned(),
                     written_for,
                     batch_id,
                     source: job.source.name.clone(),
@@ -252,13 +272,15 @@ impl Ingest {
                     rejected,
                     content_sha256,
                     derivation,
+                    replaces: Replaces::Batch,
+                    on_changed_input: OnChangedInput::Refuse,
                     force: options.force,
                     files: written.files,
                     started_ms,
                 })
                 .await?;
             match outcome {
-                BatchOutcome::Committed { snapshot_id, replaced_rows, attempts } => {
+                BatchOutcome::Committed { snapshot_id, replaced_rows, attempts, .. } => {
                     report.status = Status::Committed;
                     report.snapshot_id = Some(snapshot_id);
                     report.replaced_rows = replaced_rows;

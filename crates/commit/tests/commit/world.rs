@@ -13,7 +13,9 @@ use hexfloe_batch::{BATCH_ID_COLUMN, BatchId, Sha256Hex};
 use hexfloe_catalog::{
     Access, CatalogSettings, CommitOutcome, CommitPort, CommitRequest, OpenCatalog, TableDefinition,
 };
-use hexfloe_commit::{BatchCommit, BatchOutcome, Committer, Environment, Error, FileMetrics, Ledger, WrittenFor};
+use hexfloe_commit::{
+    BatchCommit, BatchOutcome, Committer, Environment, Error, FileMetrics, Ledger, OnChangedInput, Replaces, WrittenFor,
+};
 use hexfloe_store::{Location, Store};
 use iceberg::arrow::schema_to_arrow_schema;
 use iceberg::spec::{
@@ -132,7 +134,12 @@ impl World {
     }
 
     pub(crate) async fn make(made: Made) -> Self {
-        let folder = Arc::new(tempfile::tempdir().unwrap());
+        Self::make_in(tempfile::tempdir().unwrap(), made).await
+    }
+
+    /// The same with the catalog in this folder.
+    pub(crate) async fn make_in(folder: tempfile::TempDir, made: Made) -> Self {
+        let folder = Arc::new(folder);
         let environment = Arc::new(FakeEnvironment::default());
         let settings = CatalogSettings::embedded();
         let opened = OpenCatalog::open_with(&settings, folder.path(), Access::Create, made.store.clone()).await;
@@ -141,6 +148,19 @@ impl World {
         let world = Self { folder, environment, catalog, committer, store: made.store };
         let id = world.environment.uuid();
         world.catalog.create(&world.table(), &definition(made.partitioned, made.properties), id).await.unwrap();
+        world
+    }
+
+    /// The same catalog with a new table in the place of the old one, and with clock, ids and committer as at first:
+    /// what is done there does not depend on what was done before.
+    pub(crate) async fn anew(&self, partitioned: bool, properties: Vec<(&'static str, String)>) -> Self {
+        let location = self.load().await.metadata().location().to_owned();
+        self.catalog.catalog().drop_table(&self.table()).await.unwrap();
+        self.store.file_io().delete_prefix(&location).await.unwrap();
+        let environment = Arc::new(FakeEnvironment::default());
+        let world = Self { environment, ..self.clone() }.seen_through(self.catalog.clone());
+        let id = world.environment.uuid();
+        world.catalog.create(&world.table(), &definition(partitioned, properties), id).await.unwrap();
         world
     }
 
@@ -237,6 +257,7 @@ impl World {
     pub(crate) async fn batch_of(&self, name: &str, files: Vec<DataFile>) -> BatchCommit {
         BatchCommit {
             table: self.table(),
+            branch: BatchCommit::MAIN.to_owned(),
             written_for: WrittenFor::of(self.load().await.metadata()),
             batch_id: id(name),
             source: "test".to_owned(),
@@ -244,6 +265,8 @@ impl World {
             rejected: 0,
             content_sha256: Sha256Hex::of(name),
             derivation: None,
+            replaces: Replaces::Batch,
+            on_changed_input: OnChangedInput::Refuse,
             force: false,
             files,
             started_ms: self.environment.now_ms(),

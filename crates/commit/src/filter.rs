@@ -1,0 +1,369 @@
+//! The rows a commit replaces, bound to a table's columns, and what can be said of them without looking.
+//!
+//! A filter is a union of clauses; a clause names columns and a set of tuples of values. A row matches a clause when none of
+//! its values is null and their tuple is in the set. A batch id is a clause of one column and one tuple, several batches are
+//! one column and several tuples, a slice is several columns and one tuple, and the keys of an upsert are all of it.
+//!
+//! Metrics and partition values are used in two different ways. They prove *absence* whenever none of the values of a column
+//! can be in the file, cut bounds or not: a cut lower bound is still a lower bound. They prove that *every* row matches only
+//! when each column is known to have one value without nulls and that tuple is in the set. In every other case the file
+//! has to be opened.
+
+use std::cmp::Ordering;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::array::{Array, ArrayRef, BooleanArray, BooleanBuilder, RecordBatch};
+use arrow::compute::CastOptions;
+use arrow::row::{RowConverter, SortField};
+use iceberg::arrow::{arrow_primitive_to_literal, schema_to_arrow_schema};
+use iceberg::spec::{
+    DataFile, Datum, Literal, ManifestFile, PartitionSpec, PrimitiveLiteral, PrimitiveType, Schema, Transform, Type,
+};
+use iceberg::transform::create_transform_function;
+
+use crate::{Error, Keys};
+
+/// Above so many keys, only opening a file tells whether all of its rows match.
+const MOST_TUPLES: usize = 1_000;
+
+/// The length to which bounds of text are cut when the table does not say otherwise.
+const USUAL_CUT: usize = 16;
+
+/// What can be said of the rows of a file, or of all files of a manifest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// None of them matches.
+    None,
+    /// All of them match.
+    All,
+    /// It takes a look.
+    Nothing,
+}
+
+/// The rows to replace.
+#[derive(Debug, Default)]
+pub(crate) struct Filter {
+    clauses: Vec<Clause>,
+}
+
+#[derive(Debug)]
+struct Clause {
+    columns: Vec<Column>,
+    converter: RowConverter,
+    keys: HashSet<Box<[u8]>>,
+    /// The keys again as values, where there are not too many.
+    tuples: HashSet<Vec<PrimitiveLiteral>>,
+}
+
+#[derive(Debug)]
+struct Column {
+    field_id: i32,
+    values: Values,
+    array: ArrayRef,
+    /// What transforms make of the values; `None` where that cannot be computed.
+    transformed: Mutex<HashMap<Transform, Option<Arc<Values>>>>,
+}
+
+/// Distinct values of one type, ascending.
+#[derive(Debug)]
+struct Values {
+    kind: PrimitiveType,
+    ascending: Vec<PrimitiveLiteral>,
+}
+
+impl Filter {
+    /// Adds the rows with these keys; columns are those of `schema`. A key with a null matches nothing and is left out.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Keys`] when a column is not in the table or of a type that cannot be a key, or a value is not of that type.
+    pub(crate) fn or(mut self, keys: &Keys, table: &str, schema: &Schema) -> Result<Self, Error> {
+        let refuse = |reason: String| Error::Keys { table: table.to_owned(), reason };
+        let arrow_schema = schema_to_arrow_schema(schema).map_err(Error::iceberg("read the schema"))?;
+        let mut arrays: Vec<ArrayRef> = Vec::new();
+        for (field, values) in keys.0.schema().fields().iter().zip(keys.0.columns()) {
+            let name = field.name();
+            let target =
+                arrow_schema.field_with_name(name).map_err(|_| refuse(format!("it has no column `{name}`")))?;
+            let options = CastOptions { safe: false, ..CastOptions::default() };
+            let cast = arrow::compute::cast_with_options(values, target.data_type(), &options);
+            arrays.push(cast.map_err(|error| refuse(format!("column `{name}`: {error}")))?);
+        }
+        let complete: BooleanArray =
+            (0..keys.0.num_rows()).map(|row| Some(arrays.iter().all(|array| array.is_valid(row)))).collect();
+        for array in &mut arrays {
+            *array = arrow::compute::filter(array, &complete).map_err(|error| refuse(error.to_string()))?;
+        }
+        let mut columns = Vec::new();
+        for (field, array) in keys.0.schema().fields().iter().zip(&arrays) {
+            let name = field.name();
+            let field = schema.field_by_name(name).ok_or_else(|| refuse(format!("it has no column `{name}`")))?;
+            let kind = field.field_type.as_primitive_type().filter(|kind| can_be_key(kind));
+            let kind = kind.ok_or_else(|| {
+                refuse(format!("column `{name}` is {}, which cannot be compared for equality safely", field.field_type))
+            })?;
+            columns.push(Column::new(field.id, kind.clone(), array.clone())?);
+        }
+        if columns.is_empty() {
+            return Err(refuse("no column is named".to_owned()));
+        }
+        let fields = arrays.iter().map(|array| SortField::new(array.data_type().clone())).collect();
+        let converter = RowConverter::new(fields).map_err(|error| refuse(error.to_string()))?;
+        let rows = converter.convert_columns(&arrays).map_err(|error| refuse(error.to_string()))?;
+        let keys: HashSet<Box<[u8]>> = rows.iter().map(|row| Box::from(row.as_ref())).collect();
+        let mut tuples = HashSet::new();
+        if keys.len() <= MOST_TUPLES {
+            let literals: Vec<Vec<Option<PrimitiveLiteral>>> =
+                columns.iter().map(|column| literals(&column.array, &column.values.kind)).collect::<Result<_, _>>()?;
+            for row in 0..arrays.first().map_or(0, |array| array.len()) {
+                tuples.extend(literals.iter().map(|column| column[row].clone()).collect::<Option<Vec<_>>>());
+            }
+        }
+        if !keys.is_empty() {
+            self.clauses.push(Clause { columns, converter, keys, tuples });
+        }
+        Ok(self)
+    }
+
+    /// The field ids of all columns that are compared, each once, ascending.
+    pub(crate) fn field_ids(&self) -> Vec<i32> {
+        let mut ids: Vec<i32> =
+            self.clauses.iter().flat_map(|clause| clause.columns.iter().map(|column| column.field_id)).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+
+    /// Which rows match; `rows` has the columns of [`Filter::field_ids`], in that order and of the table's types.
+    pub(crate) fn matches(&self, rows: &RecordBatch) -> Result<BooleanArray, arrow::error::ArrowError> {
+        let ids = self.field_ids();
+        let mut matching = vec![false; rows.num_rows()];
+        for clause in &self.clauses {
+            let columns: Vec<ArrayRef> = clause
+                .columns
+                .iter()
+                .filter_map(|column| Some(rows.column(ids.binary_search(&column.field_id).ok()?).clone()))
+                .collect();
+            let tuples = clause.converter.convert_columns(&columns)?;
+            // Nulls are in no key, so a row with one is never found.
+            for (matching, tuple) in matching.iter_mut().zip(&tuples) {
+                *matching = *matching || clause.keys.contains(tuple.as_ref());
+            }
+        }
+        let mut builder = BooleanBuilder::with_capacity(matching.len());
+        builder.append_slice(&matching);
+        Ok(builder.finish())
+    }
+
+    /// Whether the manifest's own summary of its partitions proves that none of its files holds a matching row.
+    pub(crate) fn outside_of(&self, manifest: &ManifestFile, spec: &PartitionSpec) -> bool {
+        self.clauses.iter().all(|clause| {
+            let summaries = manifest.partitions.iter().flatten();
+            spec.fields().iter().zip(summaries).any(|(field, summary)| {
+                let proof = || {
+                    let column = clause.columns.iter().find(|column| column.field_id == field.source_id)?;
+                    let values = column.under(field.transform)?;
+                    let bound = |bytes: &[u8]| {
+                        let bound = Datum::try_from_bytes(bytes, values.kind.clone()).ok()?;
+                        Some(bound.literal().clone())
+                    };
+                    match (&summary.lower_bound, &summary.upper_bound) {
+                        (Some(lower), Some(upper)) => {
+                            Some(!values.any_between(Some(&bound(lower)?), Some(&bound(upper)?)))
+                        }
+                        // All partitions are null, and nulls match nothing.
+                        (None, None) => Some(summary.contains_null),
+                        _ => None,
+                    }
+                };
+                // What cannot be computed or read proves nothing.
+                proof() == Some(true)
+            })
+        })
+    }
+
+    /// What a file's entry alone proves. `cut` is the length to which the table cuts bounds of a column.
+    pub(crate) fn known_of(&self, file: &DataFile, spec: &PartitionSpec, cut: impl Fn(i32) -> Option<usize>) -> Known {
+        if file.record_count() == 0 {
+            return Known::None;
+        }
+        let of_clauses: Vec<Known> = self.clauses.iter().map(|clause| clause.known_of(file, spec, &cut)).collect();
+        if of_clauses.contains(&Known::All) {
+            Known::All
+        } else if of_clauses.iter().all(|known| *known == Known::None) {
+            Known::None
+        } else {
+            Known::Nothing
+        }
+    }
+
+    /// Whether ends of each column, as a row group's statistics have them, leave room for a matching row.
+    pub(crate) fn may_be_within(&self, ends: impl Fn(i32) -> Option<(Datum, Datum)>) -> bool {
+        self.clauses.iter().any(|clause| {
+            clause.columns.iter().all(|column| match ends(column.field_id) {
+                Some((lower, upper)) => {
+                    column.values.any_between(column.as_own(&lower).as_ref(), column.as_own(&upper).as_ref())
+                }
+                None => true,
+            })
+        })
+    }
+}
+
+impl Clause {
+    fn known_of(&self, file: &DataFile, spec: &PartitionSpec, cut: &impl Fn(i32) -> Option<usize>) -> Known {
+        let mut constants = Vec::new();
+        for column in &self.columns {
+            match column.known_of(file, spec, cut(column.field_id)) {
+                None => return Known::None,
+                Some(constant) => constants.push(constant),
+            }
+        }
+        match constants.into_iter().collect::<Option<Vec<_>>>() {
+            Some(tuple) if self.tuples.contains(&tuple) => Known::All,
+            _ => Known::Nothing,
+        }
+    }
+}
+
+impl Column {
+    fn new(field_id: i32, kind: PrimitiveType, array: ArrayRef) -> Result<Self, Error> {
+        let values = Values::of(&array, kind)?;
+        Ok(Self { field_id, values, array, transformed: Mutex::default() })
+    }
+
+    /// `None` when no row of the file can match; otherwise the one value of all its rows, where that is known.
+    fn known_of(&self, file: &DataFile, spec: &PartitionSpec, cut: Option<usize>) -> Option<Option<PrimitiveLiteral>> {
+        let mut constant = None;
+        for (field, value) in spec.fields().iter().zip(file.partition().fields()) {
+            if field.source_id != self.field_id || field.transform == Transform::Void {
+                continue;
+            }
+            match value {
+                // A transform is null for null only.
+                None => return None,
+                Some(Literal::Primitive(value)) => {
+                    let Some(values) = self.under(field.transform) else { continue };
+                    if !values.any_between(Some(value), Some(value)) {
+                        return None;
+                    }
+                    if field.transform == Transform::Identity {
+                        constant = Some(value.clone());
+                    }
+                }
+                Some(_) => {}
+            }
+        }
+        let nulls = file.null_value_counts().get(&self.field_id).copied();
+        if nulls == Some(file.record_count()) {
+            return None;
+        }
+        let bound = |bounds: &HashMap<i32, Datum>| bounds.get(&self.field_id).and_then(|bound| self.as_own(bound));
+        let (lower, mut upper) = (bound(file.lower_bounds()), bound(file.upper_bounds()));
+        // Some writers cut an upper bound of text without raising it. It may then be below the values it begins.
+        if upper.as_ref().is_some_and(|upper| self.values.ascending.iter().any(|value| begins(upper, value))) {
+            upper = None;
+        }
+        if !self.values.any_between(lower.as_ref(), upper.as_ref()) {
+            return None;
+        }
+        if let (Some(lower), Some(upper), Some(0)) = (&lower, &upper, nulls)
+            && lower == upper
+            && !may_be_cut(lower, cut)
+        {
+            constant = Some(lower.clone());
+        }
+        Some(constant)
+    }
+
+    /// A bound as a value of the column's type: files from before a promotion have bounds of the narrower one.
+    fn as_own(&self, bound: &Datum) -> Option<PrimitiveLiteral> {
+        let kind = &self.values.kind;
+        if !has_ordered_bounds(kind) {
+            return None;
+        }
+        if bound.data_type() == kind {
+            return Some(bound.literal().clone());
+        }
+        let promoted = bound.clone().to(&Type::Primitive(kind.clone())).ok()?;
+        Some(promoted.literal().clone())
+    }
+
+    fn under(&self, transform: Transform) -> Option<Arc<Values>> {
+        let mut transformed = self.transformed.lock().unwrap_or_else(PoisonError::into_inner);
+        let compute = || {
+            let kind = transform.result_type(&Type::Primitive(self.values.kind.clone())).ok()?;
+            let array = create_transform_function(&transform).ok()?.transform(self.array.clone()).ok()?;
+            let values = Values::of(&array, kind.as_primitive_type()?.clone()).ok()?;
+            (!values.ascending.is_empty()).then(|| Arc::new(values))
+        };
+        transformed.entry(transform).or_insert_with(compute).clone()
+    }
+}
+
+impl Values {
+    fn of(array: &ArrayRef, kind: PrimitiveType) -> Result<Self, Error> {
+        let distinct: HashSet<PrimitiveLiteral> = literals(array, &kind)?.into_iter().flatten().collect();
+        let mut ascending: Vec<PrimitiveLiteral> = distinct.into_iter().collect();
+        ascending.sort_by(|one, other| one.partial_cmp(other).unwrap_or(Ordering::Equal));
+        Ok(Self { kind, ascending })
+    }
+
+    /// Whether any of them can be between the ends; a missing end is none, and neither is one of another type.
+    fn any_between(&self, lower: Option<&PrimitiveLiteral>, upper: Option<&PrimitiveLiteral>) -> bool {
+        let Some(any) = self.ascending.first() else { return false };
+        let comparable = |end: &&PrimitiveLiteral| std::mem::discriminant(*end) == std::mem::discriminant(any);
+        let (lower, upper) = (lower.filter(comparable), upper.filter(comparable));
+        let first = lower.map_or(0, |lower| self.ascending.partition_point(|value| value < lower));
+        match (self.ascending.get(first), upper) {
+            (None, _) => false,
+            (Some(_), None) => true,
+            (Some(value), Some(upper)) => value <= upper,
+        }
+    }
+}
+
+/// The values of an array as Iceberg has them.
+fn literals(array: &ArrayRef, kind: &PrimitiveType) -> Result<Vec<Option<PrimitiveLiteral>>, Error> {
+    let literals = arrow_primitive_to_literal(array, &Type::Primitive(kind.clone()));
+    let literals = literals.map_err(Error::iceberg("read the keys"))?;
+    Ok(literals
+        .into_iter()
+        .map(|literal| match literal {
+            Some(Literal::Primitive(literal)) => Some(literal),
+            _ => None,
+        })
+        .collect())
+}
+
+/// Types whose equality means the same to everybody.
+fn can_be_key(kind: &PrimitiveType) -> bool {
+    !matches!(kind, PrimitiveType::Float | PrimitiveType::Double | PrimitiveType::Binary | PrimitiveType::Fixed(_))
+}
+
+/// Writers disagree about the order of UUIDs.
+fn has_ordered_bounds(kind: &PrimitiveType) -> bool {
+    *kind != PrimitiveType::Uuid
+}
+
+/// Whether text `bound` is a proper beginning of text `value`.
+fn begins(bound: &PrimitiveLiteral, value: &PrimitiveLiteral) -> bool {
+    match (bound, value) {
+        (PrimitiveLiteral::String(bound), PrimitiveLiteral::String(value)) => {
+            bound.len() < value.len() && value.starts_with(bound)
+        }
+        _ => false,
+    }
+}
+
+/// Whether a bound has a length to which text is cut: it may then stand for longer text.
+fn may_be_cut(bound: &PrimitiveLiteral, cut: Option<usize>) -> bool {
+    match bound {
+        PrimitiveLiteral::String(text) => {
+            let length = text.chars().count();
+            length == USUAL_CUT || Some(length) == cut
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,219 @@
+//! Branches and tags, and moving the main branch: back after a mistake, or on to an audited branch.
+
+use std::collections::{HashMap, HashSet};
+
+use hexfloe_catalog::{CommitOutcome, CommitRequest};
+use iceberg::spec::{MAIN_BRANCH, SnapshotRef, SnapshotReference, SnapshotRetention, TableMetadata};
+use iceberg::{TableIdent, TableRequirement, TableUpdate};
+use serde::Deserialize;
+
+use crate::history::batches_of;
+use crate::ledger::{Ledger, ancestry};
+use crate::{Committer, Error, names};
+
+/// The refs of a table. They have no public getter, but they serialise.
+pub(crate) fn of(metadata: &TableMetadata) -> Result<HashMap<String, SnapshotReference>, Error> {
+    #[derive(Deserialize)]
+    struct Refs {
+        #[serde(default)]
+        refs: HashMap<String, SnapshotReference>,
+    }
+    // Much faster than a tree of values, and metadata can be large.
+    let failed = |error: serde_json::Error| {
+        let error = iceberg::Error::new(iceberg::ErrorKind::DataInvalid, error.to_string());
+        Error::iceberg("read the table's refs")(error)
+    };
+    let json = serde_json::to_string(metadata).map_err(failed)?;
+    Ok(serde_json::from_str::<Refs>(&json).map_err(failed)?.refs)
+}
+
+/// The retention that a branch has now: setting a ref must not reset it.
+///
+/// # Errors
+///
+/// When the name is that of a tag, which no commit moves.
+pub(crate) fn retention(metadata: &TableMetadata, table: &str, branch: &str) -> Result<SnapshotRetention, Error> {
+    match of(metadata)?.remove(branch).map(|reference| reference.retention) {
+        None => Ok(SnapshotRetention::branch(None, None, None)),
+        Some(retention @ SnapshotRetention::Branch { .. }) => Ok(retention),
+        Some(SnapshotRetention::Tag { .. }) => {
+            Err(Error::Unsuitable { table: table.to_owned(), reason: format!("has a tag `{branch}`, and no branch") })
+        }
+    }
+}
+
+/// Whether a name can be a branch's, in any catalog.
+pub(crate) fn refuse_name(branch: &str) -> Result<(), Error> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if branch == MAIN_BRANCH || (!branch.is_empty() && branch.chars().all(plain)) {
+        return Ok(());
+    }
+    Err(Error::BranchName { branch: branch.to_owned() })
+}
+
+/// Where a rollback goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RollBackTo {
+    /// To this snapshot.
+    Snapshot(i64),
+    /// To the snapshot before the first one, of those that are retained, that holds this batch.
+    BeforeBatch(String),
+}
+
+/// What a rollback did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RolledBack {
+    /// The snapshot the main branch was at.
+    pub from: i64,
+    /// The snapshot it is at now.
+    pub to: i64,
+    /// The batches that are not in the table any more as they were, oldest first. They can be ingested again.
+    pub undone: Vec<String>,
+}
+
+/// What publishing a branch did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// The snapshot the main branch was at, if there was one.
+    pub from: Option<i64>,
+    /// The snapshot it is at now: the head of the branch.
+    pub to: i64,
+    /// The batches that readers of the main branch see now, oldest first.
+    pub batches: Vec<String>,
+}
+
+impl Committer {
+    /// Sets the main branch back to one of its ancestors, and the ledger with it.
+    ///
+    /// Snapshots and files stay until they expire. Nobody's commit is undone by surprise: when the branch moves meanwhile
+    /// nothing happens.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Ref`] when there is no such ancestor or the branch moved, [`Error::Unknown`] when the catalog's answer is
+    /// lost and the table cannot be read.
+    pub async fn roll_back(&self, table: &TableIdent, to: &RollBackTo) -> Result<RolledBack, Error> {
+        let loaded = self.load_table(table).await?;
+        let metadata = loaded.metadata();
+        let refuse = |reason: String| Error::Ref { table: table.to_string(), reason };
+        let head = metadata.current_snapshot().ok_or_else(|| refuse("it has no snapshot yet".to_owned()))?;
+        let lineage: Vec<&SnapshotRef> = ancestry(metadata, MAIN_BRANCH).collect();
+        let target = match to {
+            RollBackTo::Snapshot(id) => *id,
+            RollBackTo::BeforeBatch(id) => {
+                let holds = |snapshot: &&&SnapshotRef| batches_of(snapshot).iter().any(|batch| batch.batch_id == *id);
+                let first = lineage.iter().rev().find(holds);
+                let first = first.ok_or_else(|| refuse(format!("no retained snapshot of main holds batch {id}")))?;
+                first.parent_snapshot_id().ok_or_else(|| {
+                    refuse(format!("batch {id} is in its first snapshot, and there is none before it to go back to"))
+                })?
+            }
+        };
+        let place = lineage.iter().position(|snapshot| snapshot.snapshot_id() == target).ok_or_else(|| {
+            refuse(format!("snapshot {target} is not a retained ancestor of main, and only those can be gone back to"))
+        })?;
+        let undone = batch_ids(&lineage[..place]);
+        let left: HashSet<String> = batch_ids(&lineage[place..]).into_iter().collect();
+        let mut ledger = Ledger::of(metadata);
+        ledger.retain(|id| left.contains(id) || !undone.iter().any(|undone| undone == id));
+        let mut updates = vec![set_main(metadata, table, target)?];
+        updates.push(TableUpdate::SetProperties { updates: self.ledger_properties(&ledger, target) });
+        let requirements = vec![
+            TableRequirement::UuidMatch { uuid: metadata.uuid() },
+            TableRequirement::RefSnapshotIdMatch {
+                r#ref: MAIN_BRANCH.to_owned(),
+                snapshot_id: Some(head.snapshot_id()),
+            },
+        ];
+        let from = head.snapshot_id();
+        self.move_main(CommitRequest { base: loaded.clone(), requirements, updates }, table, target).await?;
+        Ok(RolledBack { from, to: target, undone })
+    }
+
+    /// Moves the main branch on to the head of `branch`, which has to descend from it, with its ledger; the branch goes,
+    /// unless it is to be kept. Readers see all that the branch holds at once, or nothing of it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Ref`] when there is no such branch or the main branch has moved on since it was made, [`Error::Unknown`] when
+    /// the catalog's answer is lost and the table cannot be read.
+    pub async fn publish(&self, table: &TableIdent, branch: &str, keep: bool) -> Result<Published, Error> {
+        let loaded = self.load_table(table).await?;
+        let metadata = loaded.metadata();
+        let refuse = |reason: String| Error::Ref { table: table.to_string(), reason };
+        if branch == MAIN_BRANCH {
+            return Err(refuse("main is what branches are published to".to_owned()));
+        }
+        retention(metadata, &table.to_string(), branch)?;
+        let head = metadata.snapshot_for_ref(branch).ok_or_else(|| refuse(format!("it has no branch `{branch}`")))?;
+        let from = metadata.current_snapshot_id();
+        let lineage: Vec<&SnapshotRef> = ancestry(metadata, branch).collect();
+        let place = match from {
+            None => lineage.len(),
+            Some(main) => lineage.iter().position(|snapshot| snapshot.snapshot_id() == main).ok_or_else(|| {
+                refuse(format!(
+                    "main has snapshots that branch `{branch}` does not have, and would lose them; drop the branch and ingest \
+                     its batches again"
+                ))
+            })?,
+        };
+        let to = head.snapshot_id();
+        let mut updates = vec![set_main(metadata, table, to)?];
+        let ledger = Ledger::of_branch(metadata, branch);
+        updates.push(TableUpdate::SetProperties { updates: self.ledger_properties(&ledger, to) });
+        if !keep {
+            updates.push(TableUpdate::RemoveSnapshotRef { ref_name: branch.to_owned() });
+            let removals = vec![names::completed_batches(branch), names::ledger_snapshot_id(branch)];
+            updates.push(TableUpdate::RemoveProperties { removals });
+        }
+        let requirements = vec![
+            TableRequirement::UuidMatch { uuid: metadata.uuid() },
+            TableRequirement::RefSnapshotIdMatch { r#ref: MAIN_BRANCH.to_owned(), snapshot_id: from },
+            TableRequirement::RefSnapshotIdMatch { r#ref: branch.to_owned(), snapshot_id: Some(to) },
+        ];
+        let batches = batch_ids(&lineage[..place]);
+        self.move_main(CommitRequest { base: loaded.clone(), requirements, updates }, table, to).await?;
+        Ok(Published { from, to, batches })
+    }
+
+    fn ledger_properties(&self, ledger: &Ledger, snapshot_id: i64) -> HashMap<String, String> {
+        HashMap::from([
+            (names::COMPLETED_BATCHES.to_owned(), ledger.to_json(self.ledger_bounds())),
+            (names::LEDGER_SNAPSHOT_ID.to_owned(), snapshot_id.to_string()),
+        ])
+    }
+
+    /// Sends a request that moves the main branch to `target`; when its fate is not known the table tells.
+    async fn move_main(&self, request: CommitRequest, table: &TableIdent, target: i64) -> Result<(), Error> {
+        let (reason, source) = match self.catalog().port().commit(&request).await? {
+            CommitOutcome::Committed(_) => return Ok(()),
+            CommitOutcome::Conflict { reason } => (reason, None),
+            CommitOutcome::Unknown { reason, source } => (reason, source),
+        };
+        // A catalog that got the request twice says that it conflicts, too.
+        match self.load_table(table).await {
+            Ok(now) if now.metadata().current_snapshot_id() == Some(target) => Ok(()),
+            Ok(_) => {
+                let reason = format!("it changed meanwhile, and nothing was done ({reason}); look at it and run again");
+                Err(Error::Ref { table: table.to_string(), reason })
+            }
+            Err(error) => {
+                let source = source.or_else(|| Some(Box::new(error)));
+                Err(Error::Unknown { table: table.to_string(), reason, source })
+            }
+        }
+    }
+}
+
+fn set_main(metadata: &TableMetadata, table: &TableIdent, snapshot_id: i64) -> Result<TableUpdate, Error> {
+    let retention = retention(metadata, &table.to_string(), MAIN_BRANCH)?;
+    let reference = SnapshotReference::new(snapshot_id, retention);
+    Ok(TableUpdate::SetSnapshotRef { ref_name: MAIN_BRANCH.to_owned(), reference })
+}
+
+/// The batches that these snapshots, newest first, say they hold: oldest first, each once.
+fn batch_ids(newest_first: &[&SnapshotRef]) -> Vec<String> {
+    let mut seen = HashSet::new();
+    let batches = newest_first.iter().rev().flat_map(|snapshot| batches_of(snapshot));
+    batches.map(|batch| batch.batch_id).filter(|id| seen.insert(id.clone())).collect()
+}
