@@ -26,6 +26,7 @@ pub(crate) async fn run(arguments: IngestArguments) -> Result<(), Failure> {
         run_date: arguments.run_date,
         force: arguments.force,
         dry_run: arguments.dry_run,
+        branch: RunOptions::MAIN.to_owned(),
         threads: std::thread::available_parallelism().map_or(1, usize::from),
     };
     // A job that cannot work should not make a lake.

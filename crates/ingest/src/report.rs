@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use hexfloe_commit::BatchOutcome;
 use serde::Serialize;
 
 /// What became of the batch.
@@ -45,6 +46,34 @@ pub struct Report {
     pub attempts: u32,
     /// Wall time in milliseconds.
     pub elapsed_ms: u64,
+    /// Time of it that was spent waiting between the commits tried, in milliseconds.
+    pub waited_ms: u64,
+}
+
+impl Report {
+    /// The report of a batch that was written, once it is known what became of it.
+    pub(crate) fn landed(self, outcome: BatchOutcome) -> Self {
+        match outcome {
+            BatchOutcome::Committed { snapshot_id, replaced_rows, attempts, waited_ms } => Self {
+                status: Status::Committed,
+                snapshot_id: Some(snapshot_id),
+                replaced_rows,
+                attempts,
+                waited_ms,
+                ..self
+            },
+            BatchOutcome::Skipped { snapshot_id } => Self {
+                status: Status::Skipped,
+                snapshot_id,
+                rows: 0,
+                rejected: 0,
+                reject_file: None,
+                data_files: 0,
+                bytes: 0,
+                ..self
+            },
+        }
+    }
 }
 
 #[cfg(test)]
@@ -68,11 +97,13 @@ mod tests {
             bytes: 5,
             attempts: 6,
             elapsed_ms: 7,
+            waited_ms: 8,
         };
         let expected = concat!(
             r#"{"version":1,"status":"committed","table":"places.cities","#,
             r#""batch_id":"0cc175b9c0f1b6a831c399e269772661","snapshot_id":7638451234567890123,"rows":1,"rejected":2,"#,
-            r#""reject_file":"rejects/a.ndjson","replaced_rows":3,"data_files":4,"bytes":5,"attempts":6,"elapsed_ms":7}"#,
+            r#""reject_file":"rejects/a.ndjson","replaced_rows":3,"data_files":4,"bytes":5,"attempts":6,"elapsed_ms":7,"#,
+            r#""waited_ms":8}"#,
         );
         assert_eq!(serde_json::to_string(&report).unwrap(), expected);
         let unchanged = Report { status: Status::Unchanged, snapshot_id: None, reject_file: None, ..report };

@@ -1,4 +1,4 @@
-//! One run of one job.
+//! Preparing the batch of a job, and landing what is prepared.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -50,28 +50,60 @@ pub struct RunOptions {
     pub force: bool,
     /// Look at the input, write nothing.
     pub dry_run: bool,
+    /// The branch to commit to: [`RunOptions::MAIN`], or one that is made from it when there is none of the name.
+    pub branch: String,
     /// Threads when the job does not say.
     pub threads: usize,
+}
+
+impl RunOptions {
+    /// The branch of a table that everybody reads.
+    pub const MAIN: &'static str = BatchCommit::MAIN;
 }
 
 /// Runs jobs against one catalog.
 #[derive(Debug)]
 pub struct Ingest {
-    /// The catalog; `None` for a dry run without one.
-    catalog: Option<OpenCatalog>,
+    /// Where batches go; `None` for a dry run without a catalog.
+    target: Option<Target>,
     environment: SharedEnvironment,
     progress: Arc<Progress>,
+}
+
+/// A catalog, and the one committer that all batches go through: it remembers the manifests it has read.
+#[derive(Debug)]
+struct Target {
+    catalog: OpenCatalog,
+    committer: Committer,
+}
+
+/// What preparing a job came to.
+enum Preparation {
+    /// There is nothing to land: the batch is in the table already, or the run is dry.
+    Settled(Report),
+    /// Its files are written.
+    Ready(Box<Prepared>),
+}
+
+/// A batch whose files are written: it has to be landed, or its files stay behind. Nothing of its rows is in memory.
+struct Prepared {
+    batch: BatchCommit,
+    /// Its table, which goes again if it was made for a batch that is not committed.
+    destination: Arc<Destination>,
+    /// What is known before the commit.
+    report: Report,
 }
 
 impl Ingest {
     /// An ingest into the tables of `catalog`.
     pub fn new(catalog: OpenCatalog, environment: SharedEnvironment) -> Self {
-        Self { catalog: Some(catalog), environment, progress: Arc::default() }
+        let committer = Committer::new(catalog.clone(), Arc::clone(&environment));
+        Self { target: Some(Target { catalog, committer }), environment, progress: Arc::default() }
     }
 
     /// An ingest that can only be dry: there is no catalog yet.
     pub fn without_catalog(environment: SharedEnvironment) -> Self {
-        Self { catalog: None, environment, progress: Arc::default() }
+        Self { target: None, environment, progress: Arc::default() }
     }
 
     /// Counters that are kept up to date while [`Ingest::run`] runs.
@@ -104,8 +136,52 @@ impl Ingest {
         }
     }
 
-    /// One start, with the age of its own: files written anew are new.
     async fn start(&self, job: &Job, options: &RunOptions) -> Result<Report, Error> {
+        match self.prepare(job, options).await? {
+            Preparation::Settled(report) => Ok(report),
+            Preparation::Ready(prepared) => {
+                let table = prepared.report.table.clone();
+                let reports = self.land(vec![*prepared]).await?;
+                reports.into_iter().next().ok_or(Error::Raced { table })
+            }
+        }
+    }
+
+    /// Commits prepared batches of one table in one snapshot. The reports are in the order of the batches.
+    ///
+    /// Unless the error's kind is [`ErrorKind::Unknown`] nothing is committed then, the files are removed, and so is a table that
+    /// was made for one of the batches.
+    async fn land(&self, prepared: Vec<Prepared>) -> Result<Vec<Report>, Error> {
+        let Some(Target { committer, .. }) = &self.target else { return Ok(Vec::new()) };
+        self.progress.enter(Phase::Committing, 0);
+        let mut batches = Vec::new();
+        let mut waiting = Vec::new();
+        for Prepared { batch, destination, report } in prepared {
+            batches.push(batch);
+            waiting.push((destination, report));
+        }
+        match committer.commit_all(&batches).await {
+            Ok(outcomes) => {
+                let reports = std::iter::zip(waiting, outcomes).map(|((_, report), outcome)| report.landed(outcome));
+                Ok(reports.collect())
+            }
+            Err(error) => {
+                let error = Error::from(error);
+                if error.kind() != ErrorKind::Unknown {
+                    for (destination, _) in &waiting {
+                        destination.discard().await;
+                    }
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Checks a job, finds its batch, and writes the files of the batch unless the table has it already. The batch has an
+    /// age of its own: files written anew are new.
+    ///
+    /// On an error no file is left, and no table that was made for them.
+    async fn prepare(&self, job: &Job, options: &RunOptions) -> Result<Preparation, Error> {
         let started_ms = self.environment.now_ms();
         self.progress.enter(Phase::Opening, 0);
         let name = table_name(&job.table.name)?;
@@ -115,8 +191,8 @@ impl Ingest {
             .cells
             .as_ref()
             .map(|cells| Derivation { column: cells.column().to_owned(), record: cells.record() });
-        let table = match &self.catalog {
-            Some(catalog) => catalog.load(&name).await?,
+        let table = match &self.target {
+            Some(target) => target.catalog.load(&name).await?,
             None => None,
         };
         let required = required_columns(&additions);
@@ -127,18 +203,18 @@ impl Ingest {
             columns_required: required,
             threads: threads(job, options),
         };
-        if let (Some(catalog), Some(table)) = (&self.catalog, &table) {
+        if let (Some(target), Some(table)) = (&self.target, &table) {
             // The derivation first: it needs no look at the input.
             let anything = BatchId::content(&job.source.name, &Sha256Hex::of(""));
             let check = BatchCheck {
                 batch_id: &anything,
-                branch: BatchCommit::MAIN,
+                branch: &options.branch,
                 derivation: derivation.as_ref(),
                 content_sha256: None,
                 on_changed_input: OnChangedInput::Refuse,
                 force: true,
             };
-            self.committer(catalog).check(table, &check)?;
+            target.committer.check(table, &check)?;
             refuse_other_cells(table, derivation.as_ref())?;
         }
         let mut identity = Identity { source: &source, digest: None };
@@ -160,20 +236,21 @@ impl Ingest {
             bytes: 0,
             attempts: 0,
             elapsed_ms: 0,
+            waited_ms: 0,
         };
-        if let (Some(catalog), Some(table)) = (&self.catalog, &table) {
+        if let (Some(target), Some(table)) = (&self.target, &table) {
             let check = BatchCheck {
                 batch_id: &batch_id,
-                branch: BatchCommit::MAIN,
+                branch: &options.branch,
                 derivation: derivation.as_ref(),
                 content_sha256: None,
                 on_changed_input: OnChangedInput::Refuse,
                 force: options.force,
             };
-            let checked = self.committer(catalog).check(table, &check)?;
+            let checked = target.committer.check(table, &check)?;
             if let Some(BatchOutcome::Skipped { snapshot_id }) = checked {
                 report.snapshot_id = snapshot_id;
-                return Ok(report);
+                return Ok(Preparation::Settled(report));
             }
         }
 
@@ -217,12 +294,12 @@ impl Ingest {
             OnReject::Refuse => RejectSink::refuse(),
         };
 
-        let (Some(catalog), false) = (&self.catalog, options.dry_run) else {
+        let (Some(Target { catalog, committer }), false) = (&self.target, options.dry_run) else {
             let written = self.write(scan, &plan, None, sink, &source)?;
             report.status = Status::Unchanged;
             report.rows = written.rows;
             report.rejected = written.rejects.count_or_refuse()?;
-            return Ok(report);
+            return Ok(Preparation::Settled(report));
         };
         let destination = Arc::new(match (table, definition) {
             (Some(table), _) => Destination::existing(catalog.clone(), Arc::clone(&self.environment), table),
@@ -231,7 +308,7 @@ impl Ingest {
             }
             (None, None) => return Err(Error::Raced { table: name.to_string() }),
         });
-        let landed = async {
+        let described = async {
             let files = FileSet::new(
                 Arc::clone(&destination),
                 catalog.store().clone(),
@@ -240,16 +317,15 @@ impl Ingest {
                 plan.memory / 4,
             );
             let written = self.write(scan, &plan, Some(files), sink, &source)?;
-            let committer = self.committer(catalog);
-            let prepared = async {
+            let checked = async {
                 source.check_unchanged()?;
                 let content_sha256 = identity.digest(&self.progress)?;
                 let (rejected, reject_file) = written.rejects.finish()?;
                 let written_for = WrittenFor::of(destination.table().await?.metadata());
                 Ok((content_sha256, rejected, reject_file, written_for))
             };
-            let (content_sha256, rejected, reject_file, written_for) = match prepared.await {
-                Ok(prepared) => prepared,
+            let (content_sha256, rejected, reject_file, written_for) = match checked.await {
+                Ok(checked) => checked,
                 Err(error) => {
                     committer.remove(written.files.iter().map(DataFile::file_path)).await;
                     return Err(error);
@@ -260,55 +336,31 @@ impl Ingest {
             report.reject_file = reject_file;
             report.data_files = written.files.len() as u64;
             report.bytes = written.files.iter().map(DataFile::file_size_in_bytes).sum();
-            self.progress.enter(Phase::Committing, 0);
-            let outcome = committer
-                .commit(&BatchCommit {
-                    table: name,
-                    branch: BatchCommit::MAIN.to_owned(),
-                    written_for,
-                    batch_id,
-                    source: job.source.name.clone(),
-                    rows: written.rows,
-                    rejected,
-                    content_sha256,
-                    derivation,
-                    replaces: Replaces::Batch,
-                    on_changed_input: OnChangedInput::Refuse,
-                    force: options.force,
-                    files: written.files,
-                    started_ms,
-                })
-                .await?;
-            match outcome {
-                BatchOutcome::Committed { snapshot_id, replaced_rows, attempts, .. } => {
-                    report.status = Status::Committed;
-                    report.snapshot_id = Some(snapshot_id);
-                    report.replaced_rows = replaced_rows;
-                    report.attempts = attempts;
-                }
-                BatchOutcome::Skipped { snapshot_id } => {
-                    report = Report {
-                        snapshot_id,
-                        rows: 0,
-                        rejected: 0,
-                        reject_file: None,
-                        data_files: 0,
-                        bytes: 0,
-                        ..report
-                    };
-                }
-            }
-            Ok(report)
+            let batch = BatchCommit {
+                table: name,
+                branch: options.branch.clone(),
+                written_for,
+                batch_id,
+                source: job.source.name.clone(),
+                rows: written.rows,
+                rejected,
+                content_sha256,
+                derivation,
+                replaces: Replaces::Batch,
+                on_changed_input: OnChangedInput::Refuse,
+                force: options.force,
+                files: written.files,
+                started_ms,
+            };
+            Ok((batch, report))
         };
-        let landed: Result<Report, Error> = landed.await;
-        if landed.as_ref().is_err_and(|error| error.kind() != ErrorKind::Unknown) {
-            destination.discard().await;
+        match described.await {
+            Ok((batch, report)) => Ok(Preparation::Ready(Box::new(Prepared { batch, destination, report }))),
+            Err(error) => {
+                destination.discard().await;
+                Err(error)
+            }
         }
-        landed
-    }
-
-    fn committer(&self, catalog: &OpenCatalog) -> Committer {
-        Committer::new(catalog.clone(), Arc::clone(&self.environment))
     }
 
     /// The batch id, as the job defines it.

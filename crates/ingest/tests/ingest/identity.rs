@@ -171,6 +171,7 @@ async fn a_dry_run_needs_no_catalog_and_makes_none() {
         run_date: None,
         force: false,
         dry_run: true,
+        branch: RunOptions::MAIN.to_owned(),
         threads: 2,
     };
     let job = job("csv", "in.csv", "[geometry]\nlat = \"lat\"\nlon = \"lon\"\n[h3]\nresolution = 5");
@@ -192,6 +193,7 @@ async fn a_runtime_of_one_thread_is_refused_and_not_blocked() {
         run_date: None,
         force: false,
         dry_run: true,
+        branch: RunOptions::MAIN.to_owned(),
         threads: 1,
     };
     let error = ingest.run(&crate::lake::job_of(&job("csv", "in.csv", ""), &[]), &options).await.unwrap_err();

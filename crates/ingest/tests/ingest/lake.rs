@@ -102,6 +102,7 @@ impl Lake {
             run_date: None,
             force: false,
             dry_run: false,
+            branch: RunOptions::MAIN.to_owned(),
             threads: 2,
         }
     }
