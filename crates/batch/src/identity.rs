@@ -8,13 +8,15 @@
 //! | [`BatchId::offsets`] | `{source}:{partition}:{start}-{end}` |
 //! | [`BatchId::files`] | `{source}:files:{lines}`, the lines as in [`FileFact`] |
 //! | [`BatchId::content`] | `{source}:content:{digest}` |
-//! | [`BatchId::slice`] | `{source}:slice:{column}={value}` |
+//! | [`BatchId::slice`] | `{source}:slice:{column}={value}`, several columns sorted by name and joined by `,` |
 //!
 //! The first is bit for bit what `hashlib.sha256(f"{source}:{partition}:{start}-{end}".encode()).hexdigest()[:32]`
 //! gives, so a table that was filled by that formula can be continued. Compatibility has a price: the parts of a key
 //! are joined without escaping, so source `a:b` with partition `c` and source `a` with partition `b:c` are the *same*
-//! key. Keep `:` out of source names, and `=` out of slice columns, where two such names could meet in one table.
+//! key. Keep `:` out of source names, `=` out of slice columns and `,` out of slice values, where two such names could
+//! meet in one table.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -67,7 +69,13 @@ impl BatchId {
 
     /// The batch that owns every row in which `column` is `value`, for instance one run date.
     pub fn slice(source: &str, column: &str, value: &str) -> Self {
-        Self::of_key(&format!("{source}:slice:{column}={value}"))
+        Self::slice_of(source, [(column, value)])
+    }
+
+    /// The batch that owns every row in which each column has its value; the order of the columns does not matter.
+    pub fn slice_of<'a>(source: &str, values: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let values = BTreeMap::from_iter(values).into_iter().map(|(column, value)| format!("{column}={value}"));
+        Self::of_key(&format!("{source}:slice:{}", values.collect::<Vec<_>>().join(",")))
     }
 
     /// The 32 digits.

@@ -68,6 +68,15 @@ pub enum RejectReason {
         /// The column.
         column: String,
     },
+    /// The row is not of the slice that its batch owns.
+    OutsideSlice {
+        /// The column.
+        column: String,
+        /// The value as found.
+        value: String,
+        /// The slice's value.
+        slice: String,
+    },
 }
 
 impl RejectReason {
@@ -86,6 +95,7 @@ impl RejectReason {
             Self::ForeignReference { .. } => "foreign-reference",
             Self::Unparsable { .. } => "unparsable",
             Self::MissingRequired { .. } => "missing-required",
+            Self::OutsideSlice { .. } => "outside-slice",
         }
     }
 }
@@ -108,6 +118,9 @@ impl fmt::Display for RejectReason {
             // `{:?}` keeps the message on one line whatever the value holds.
             Self::Unparsable { column, value, wanted } => write!(f, "column {column}: {value:?} is no {wanted}"),
             Self::MissingRequired { column } => write!(f, "column {column} is required, and is null"),
+            Self::OutsideSlice { column, value, slice } => {
+                write!(f, "column {column}: {value:?} is outside of the slice {column} = {slice}")
+            }
         }
     }
 }

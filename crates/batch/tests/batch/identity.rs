@@ -37,6 +37,16 @@ fn content_and_slices_have_the_ids_of_their_keys() {
     assert_eq!(BatchId::slice("parcels", "run_date", "2023-03-01").as_str(), "c67e27ddabd1caae03ea3fbac4561ba5");
 }
 
+#[test]
+fn a_slice_of_several_columns_has_one_id_whatever_their_order() {
+    let values = [("run_date", "2023-03-01"), ("country", "AT")];
+    let id = BatchId::slice_of("parcels", values);
+    assert_eq!(BatchId::slice_of("parcels", [values[1], values[0]]), id);
+    // printf 'parcels:slice:country=AT,run_date=2023-03-01' | sha256sum
+    assert_eq!(id.as_str(), "123671aa4e6d53d1f5e458e430d1218a");
+    assert_eq!(BatchId::slice_of("parcels", [values[0]]), BatchId::slice("parcels", "run_date", "2023-03-01"));
+}
+
 fn fact(path: &str, content: &str) -> FileFact {
     FileFact { path: path.to_owned(), size: content.len() as u64, sha256: Sha256Hex::of(content) }
 }
