@@ -235,7 +235,7 @@ impl EqualityDeletes {
         let converter = RowConverter::new(fields).map_err(failed)?;
         let footer = reading.footer(delete).await?;
         let mut keys = HashSet::new();
-        let mut rows = reading.rows(delete, None, &schema, field_ids.clone(), &footer, None)?;
+        let mut rows = reading.rows(delete, None, &schema, &field_ids, &footer, None)?;
         while let Some(rows) = rows.try_next().await? {
             let tuples = converter.convert_columns(rows.batch.columns()).map_err(failed)?;
             keys.extend(tuples.iter().map(|tuple| Box::from(tuple.as_ref())));
@@ -279,8 +279,7 @@ impl Hidden {
         for deletes in &self.equality {
             let failed =
                 |error: arrow::error::ArrowError| Error::parquet("apply deletes to", file.file_path())(error.into());
-            let ids = deletes.field_ids.clone();
-            let mut rows = reading.rows(file, spec, &deletes.schema, ids, footer, None)?;
+            let mut rows = reading.rows(file, spec, &deletes.schema, &deletes.field_ids, footer, None)?;
             while let Some(rows) = rows.try_next().await? {
                 let tuples = deletes.converter.convert_columns(rows.batch.columns()).map_err(failed)?;
                 for (position, tuple) in (rows.first..).zip(&tuples) {

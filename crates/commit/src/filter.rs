@@ -116,7 +116,7 @@ impl Filter {
         if keys.len() <= MOST_TUPLES {
             let literals: Vec<Vec<Option<PrimitiveLiteral>>> =
                 columns.iter().map(|column| literals(&column.array, &column.values.kind)).collect::<Result<_, _>>()?;
-            for row in 0..arrays.first().map_or(0, |array| array.len()) {
+            for row in 0..arrays.first().map_or(0, Array::len) {
                 tuples.extend(literals.iter().map(|column| column[row].clone()).collect::<Option<Vec<_>>>());
             }
         }
@@ -262,9 +262,10 @@ impl Column {
         let bound = |bounds: &HashMap<i32, Datum>| bounds.get(&self.field_id).and_then(|bound| self.as_own(bound));
         let (lower, mut upper) = (bound(file.lower_bounds()), bound(file.upper_bounds()));
         // Some writers cut an upper bound of text without raising it. It may then be below the values it begins.
-        if upper.as_ref().is_some_and(|upper| self.values.ascending.iter().any(|value| begins(upper, value))) {
-            upper = None;
-        }
+        let unraised = |upper: &PrimitiveLiteral| {
+            may_be_cut(upper, cut) && self.values.ascending.iter().any(|value| begins(upper, value))
+        };
+        upper = upper.filter(|upper| !unraised(upper));
         if !self.values.any_between(lower.as_ref(), upper.as_ref()) {
             return None;
         }
@@ -365,5 +366,236 @@ fn may_be_cut(bound: &PrimitiveLiteral, cut: Option<usize>) -> bool {
             length == USUAL_CUT || Some(length) == cut
         }
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int32Array, Int64Array, StringArray};
+    use iceberg::spec::{
+        DataContentType, DataFileBuilder, DataFileFormat, FieldSummary, ManifestContentType, NestedField, Struct,
+    };
+    use rstest::rstest;
+
+    use super::*;
+
+    const ID: &str = "0123456789abcdef0123456789abcdef";
+
+    fn schema() -> Schema {
+        let column = |id, name: &str, kind| NestedField::optional(id, name, Type::Primitive(kind)).into();
+        let fields = [
+            column(7, "ingest_batch_id", PrimitiveType::String),
+            column(8, "n", PrimitiveType::Long),
+            column(9, "day", PrimitiveType::Date),
+            column(10, "x", PrimitiveType::Double),
+        ];
+        Schema::builder().with_fields(fields).build().unwrap()
+    }
+
+    fn keys(columns: Vec<(&str, ArrayRef)>) -> Filter {
+        let keys = Keys(RecordBatch::try_from_iter(columns).unwrap());
+        Filter::default().or(&keys, "t", &schema()).unwrap()
+    }
+
+    fn texts(texts: &[&str]) -> ArrayRef {
+        Arc::new(StringArray::from(texts.to_vec()))
+    }
+
+    fn batch_id() -> Filter {
+        keys(vec![("ingest_batch_id", texts(&[ID]))])
+    }
+
+    fn spec(source: &str, transform: Transform) -> PartitionSpec {
+        let spec = PartitionSpec::builder(schema()).add_partition_field(source, "part", transform).unwrap();
+        spec.build().unwrap()
+    }
+
+    fn unpartitioned() -> PartitionSpec {
+        PartitionSpec::builder(schema()).build().unwrap()
+    }
+
+    /// A file of three rows.
+    fn file(field_id: i32, lower: Option<Datum>, upper: Option<Datum>, nulls: Option<u64>) -> DataFile {
+        in_partition(field_id, lower, upper, nulls, Struct::empty())
+    }
+
+    fn in_partition(
+        field_id: i32,
+        lower: Option<Datum>,
+        upper: Option<Datum>,
+        nulls: Option<u64>,
+        partition: Struct,
+    ) -> DataFile {
+        let bounds = |bound: Option<Datum>| bound.map(|bound| (field_id, bound)).into_iter().collect::<HashMap<_, _>>();
+        DataFileBuilder::default()
+            .content(DataContentType::Data)
+            .file_path("memory:///a".to_owned())
+            .file_format(DataFileFormat::Parquet)
+            .partition(partition)
+            .record_count(3)
+            .file_size_in_bytes(1)
+            .lower_bounds(bounds(lower))
+            .upper_bounds(bounds(upper))
+            .null_value_counts(nulls.map(|nulls| (field_id, nulls)).into_iter().collect())
+            .build()
+            .unwrap()
+    }
+
+    fn manifest(lower: Option<Datum>, upper: Option<Datum>, contains_null: bool) -> ManifestFile {
+        let bytes = |bound: Option<Datum>| bound.map(|bound| bound.to_bytes().unwrap());
+        ManifestFile {
+            manifest_path: "memory:///m".to_owned(),
+            manifest_length: 1,
+            partition_spec_id: 1,
+            content: ManifestContentType::Data,
+            sequence_number: 1,
+            min_sequence_number: 1,
+            added_snapshot_id: 1,
+            added_files_count: Some(1),
+            existing_files_count: Some(0),
+            deleted_files_count: Some(0),
+            added_rows_count: Some(3),
+            existing_rows_count: Some(0),
+            deleted_rows_count: Some(0),
+            partitions: Some(vec![FieldSummary {
+                contains_null,
+                contains_nan: Some(false),
+                lower_bound: bytes(lower),
+                upper_bound: bytes(upper),
+            }]),
+            key_metadata: None,
+            first_row_id: None,
+        }
+    }
+
+    fn text(text: &str) -> Option<Datum> {
+        Some(Datum::string(text))
+    }
+
+    #[rstest]
+    #[case::within(Transform::Identity, text("00"), text("ff"), false, false)]
+    #[case::only_this_batch(Transform::Identity, text(ID), text(ID), false, false)]
+    #[case::below(Transform::Identity, text("1"), text("2"), false, true)]
+    #[case::above(Transform::Identity, text("00"), text("01"), true, true)]
+    #[case::all_null(Transform::Identity, None, None, true, true)]
+    #[case::nothing_known(Transform::Identity, None, None, false, false)]
+    #[case::half_known(Transform::Identity, text("1"), None, false, false)]
+    #[case::cut_partition_within(Transform::Truncate(4), text("0123"), text("0123"), false, false)]
+    #[case::cut_partition_outside(Transform::Truncate(4), text("0124"), text("0124"), false, true)]
+    // PyIceberg's BucketTransform(16) puts this id into bucket 14.
+    #[case::bucket_within(Transform::Bucket(16), Some(Datum::int(14)), Some(Datum::int(14)), false, false)]
+    #[case::bucket_outside(Transform::Bucket(16), Some(Datum::int(0)), Some(Datum::int(13)), false, true)]
+    #[case::no_partition(Transform::Void, None, None, true, false)]
+    fn partition_summaries_prove_absence_and_nothing_else(
+        #[case] transform: Transform,
+        #[case] lower: Option<Datum>,
+        #[case] upper: Option<Datum>,
+        #[case] contains_null: bool,
+        #[case] absent: bool,
+    ) {
+        let manifest = manifest(lower, upper, contains_null);
+        let spec = spec("ingest_batch_id", transform);
+        assert_eq!(batch_id().outside_of(&manifest, &spec), absent);
+        let other = keys(vec![("n", Arc::new(Int64Array::from(vec![1])))]);
+        assert!(!other.outside_of(&manifest, &spec), "another column's partitions prove nothing");
+        let either =
+            other.or(&Keys(RecordBatch::try_from_iter([("ingest_batch_id", texts(&[ID]))]).unwrap()), "t", &schema());
+        assert!(!either.unwrap().outside_of(&manifest, &spec), "rows of the other clause may be there");
+    }
+
+    #[rstest]
+    #[case::exact(text(ID), text(ID), Some(0), Known::All)]
+    #[case::nulls_not_counted(text(ID), text(ID), None, Known::Nothing)]
+    #[case::some_nulls(text(ID), text(ID), Some(1), Known::Nothing)]
+    #[case::all_nulls(None, None, Some(3), Known::None)]
+    #[case::no_bounds(None, None, Some(0), Known::Nothing)]
+    #[case::other_ids_on_both_sides(text("00"), text("ff"), Some(0), Known::Nothing)]
+    #[case::below(text("1"), text("2"), Some(0), Known::None)]
+    #[case::above(text("00"), text("01"), Some(0), Known::None)]
+    #[case::cut_to_sixteen(text("0123456789abcdef"), text("0123456789abcdeg"), Some(0), Known::Nothing)]
+    #[case::cut_to_sixteen_and_not_raised(text("0123456789abcdef"), text("0123456789abcdef"), Some(0), Known::Nothing)]
+    #[case::cut_to_sixteen_and_another_id(text("0123456789abcdea"), text("0123456789abcdeb"), Some(0), Known::None)]
+    #[case::only_a_lower_bound(text(ID), None, Some(0), Known::Nothing)]
+    fn bounds_prove_what_they_can_and_no_more(
+        #[case] lower: Option<Datum>,
+        #[case] upper: Option<Datum>,
+        #[case] nulls: Option<u64>,
+        #[case] known: Known,
+    ) {
+        assert_eq!(batch_id().known_of(&file(7, lower, upper, nulls), &unpartitioned(), |_| None), known);
+    }
+
+    #[rstest]
+    #[case::usual_cut("0123456789abcdef", None)]
+    #[case::the_tables_cut("0123", Some(4))]
+    fn a_bound_as_long_as_bounds_are_cut_does_not_prove_a_match(#[case] value: &str, #[case] cut: Option<usize>) {
+        let filter = keys(vec![("ingest_batch_id", texts(&[value]))]);
+        let file = file(7, text(value), text(value), Some(0));
+        assert_eq!(filter.known_of(&file, &unpartitioned(), |_| cut), Known::Nothing);
+        assert_eq!(filter.known_of(&file, &unpartitioned(), |_| Some(99)) == Known::All, value.len() != 16);
+    }
+
+    #[test]
+    fn one_of_many_values_is_looked_for_between_the_ends() {
+        let filter = keys(vec![("n", Arc::new(Int64Array::from(vec![10, 20, 30])))]);
+        let known = |lower, upper| {
+            let file = file(8, Some(Datum::long(lower)), Some(Datum::long(upper)), Some(0));
+            filter.known_of(&file, &unpartitioned(), |_| None)
+        };
+        assert_eq!(known(11_i64, 19_i64), Known::None);
+        assert_eq!(known(11, 20), Known::Nothing);
+        assert_eq!(known(20, 20), Known::All);
+        assert_eq!(known(31, 99), Known::None);
+    }
+
+    #[test]
+    fn bounds_from_before_a_promotion_count() {
+        let filter = keys(vec![("n", Arc::new(Int64Array::from(vec![10])))]);
+        let file = |bound: i32| file(8, Some(Datum::int(bound)), Some(Datum::int(bound)), Some(0));
+        assert_eq!(filter.known_of(&file(10), &unpartitioned(), |_| None), Known::All);
+        assert_eq!(filter.known_of(&file(11), &unpartitioned(), |_| None), Known::None);
+    }
+
+    #[test]
+    fn a_tuple_matches_as_a_whole() {
+        let numbers: ArrayRef = Arc::new(Int32Array::from(vec![Some(1), Some(2), None]));
+        let filter = keys(vec![("n", numbers), ("ingest_batch_id", texts(&["a", "b", "c"]))]);
+        let ids: ArrayRef = Arc::new(StringArray::from(vec![Some("a"), Some("b"), Some("a"), None, Some("c")]));
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), Some(1), Some(2), Some(1), None]));
+        assert_eq!(filter.field_ids(), [7, 8]);
+        let rows = RecordBatch::try_from_iter([("ingest_batch_id", ids), ("n", numbers)]).unwrap();
+        let matches: Vec<bool> = filter.matches(&rows).unwrap().values().iter().collect();
+        assert_eq!(matches, [true, false, false, false, false]);
+    }
+
+    #[rstest]
+    #[case::of_the_slice(Some(Literal::date(20_676)), Known::All)]
+    #[case::of_another(Some(Literal::date(20_677)), Known::None)]
+    #[case::of_none(None, Known::None)]
+    fn an_identity_partition_tells_without_metrics(#[case] value: Option<Literal>, #[case] known: Known) {
+        let filter = keys(vec![("day", texts(&["2026-08-11"]))]);
+        let file = in_partition(9, None, None, None, Struct::from_iter([value]));
+        assert_eq!(filter.known_of(&file, &spec("day", Transform::Identity), |_| None), known);
+    }
+
+    #[test]
+    fn a_coarser_partition_tells_what_is_not_there() {
+        let filter = keys(vec![("day", texts(&["2026-08-11", "2026-09-30"]))]);
+        let known = |month: i32| {
+            let file = in_partition(9, None, None, None, Struct::from_iter([Some(Literal::int(month))]));
+            filter.known_of(&file, &spec("day", Transform::Month), |_| None)
+        };
+        let august = (2026 - 1970) * 12 + 7;
+        assert_eq!(
+            [known(august - 1), known(august), known(august + 1)],
+            [Known::None, Known::Nothing, Known::Nothing]
+        );
+    }
+
+    #[test]
+    fn floating_point_is_no_key() {
+        let keys = Keys(RecordBatch::try_from_iter([("x", texts(&["1.5"]))]).unwrap());
+        let message = Filter::default().or(&keys, "t", &schema()).unwrap_err().to_string();
+        assert!(message.contains("column `x` is double"), "{message}");
     }
 }

@@ -185,8 +185,7 @@ impl<'a> Looking<'a> {
         }
         let schema = self.base.metadata().current_schema();
         let wanted = (wanted.len() < footer.num_row_groups()).then_some(wanted);
-        let ids = self.field_ids.clone();
-        let mut batches = reading.rows(file, spec, schema, ids, &footer, wanted.as_deref())?;
+        let mut batches = reading.rows(file, spec, schema, &self.field_ids, &footer, wanted.as_deref())?;
         let mut matching = Vec::new();
         while let Some(rows) = batches.try_next().await? {
             let matches = self

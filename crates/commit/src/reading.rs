@@ -16,7 +16,9 @@ use futures::stream::BoxStream;
 use hexfloe_store::Store;
 use iceberg::arrow::schema_to_arrow_schema;
 use iceberg::scan::FileScanTask;
-use iceberg::spec::{DataFile, DataFileFormat, NameMapping, PartitionSpecRef, PrimitiveType, SchemaRef, Type};
+use iceberg::spec::{
+    DataFile, DataFileFormat, MappedField, NameMapping, PartitionSpecRef, PrimitiveType, SchemaRef, Type,
+};
 use iceberg::table::Table;
 use parquet::arrow::async_reader::AsyncFileReader;
 use parquet::file::metadata::ParquetMetaData;
@@ -65,7 +67,7 @@ impl<'a> Reading<'a> {
         file: &DataFile,
         spec: Option<&PartitionSpecRef>,
         schema: &SchemaRef,
-        field_ids: Vec<i32>,
+        field_ids: &[i32],
         footer: &ParquetMetaData,
         wanted: Option<&[usize]>,
     ) -> Result<BoxStream<'a, Result<Rows, Error>>, Error> {
@@ -93,7 +95,7 @@ impl<'a> Reading<'a> {
                 .with_data_file_path(file.file_path().to_owned())
                 .with_data_file_format(file.file_format())
                 .with_schema(schema.clone())
-                .with_project_field_ids(field_ids.clone())
+                .with_project_field_ids(field_ids.to_vec())
                 .with_name_mapping(name_mapping.clone())
                 .with_case_sensitive(true)
                 .build();
@@ -150,7 +152,7 @@ impl<'a> Reading<'a> {
             Some(mapping) if !has_ids => {
                 let named =
                     mapping.fields().iter().find(|field| field.names().iter().any(|name| name == stored.name()));
-                named.and_then(|field| field.field_id())
+                named.and_then(MappedField::field_id)
             }
             _ => field_id(stored),
         };

@@ -70,8 +70,8 @@ pub(crate) async fn without(
     let hidden = hidden.rows(reading, old, spec, &footer).await?;
 
     let schema = metadata.current_schema();
-    let ids = schema.as_struct().fields().iter().map(|field| field.id).collect();
-    let mut batches = reading.rows(old, spec, schema, ids, &footer, None)?;
+    let ids: Vec<i32> = schema.as_struct().fields().iter().map(|field| field.id).collect();
+    let mut batches = reading.rows(old, spec, schema, &ids, &footer, None)?;
     let arrow_schema = Arc::new(schema_to_arrow_schema(schema).map_err(Error::iceberg("read the schema"))?);
     let mut file = NewFile::begin(metadata, arrow_schema, store, location).await?;
     let copied = async {

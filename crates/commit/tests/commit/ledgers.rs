@@ -1,10 +1,13 @@
 //! The ledger is a shortcut: it may be short, lost or undone, and no row depends on it.
 
-use hexfloe_batch::{CellDerivation, CellType, DerivationRecord, GeometryRule, Resolution};
-use hexfloe_commit::{BatchOutcome, Derivation, Error, ErrorKind, LedgerBounds, names};
+use hexfloe_batch::{CellDerivation, CellType, DerivationRecord, GeometryRule, Resolution, Sha256Hex};
+use hexfloe_commit::{
+    BatchCommit, BatchOutcome, Committer, Derivation, Error, ErrorKind, LedgerBounds, OnChangedInput, names,
+};
+use rstest::rstest;
 
 use crate::faults::{self, Fault, rival};
-use crate::world::{World, committed, id, is_skipped, rows};
+use crate::world::{Row, World, committed, id, is_skipped, rows};
 
 #[tokio::test]
 async fn batches_out_of_order_complete_each_once() {
@@ -40,8 +43,8 @@ async fn another_writers_snapshot_and_expiry_are_no_reason_to_do_it_again() {
     assert!(is_skipped(&world.commit(&batch).await.unwrap()));
 }
 
-#[tokio::test]
-async fn a_batch_that_fell_out_of_the_ledger_is_replaced_by_itself() {
+/// Four batches, of which the ledger keeps two.
+async fn world_with_a_short_ledger() -> (World, Committer) {
     let world = World::new().await;
     let committer = world.committer().with_ledger_bounds(LedgerBounds { max_ids: 2, max_bytes: 4_000 });
     for n in 0..4 {
@@ -49,11 +52,80 @@ async fn a_batch_that_fell_out_of_the_ledger_is_replaced_by_itself() {
         committed(&committer.commit(&batch).await.unwrap());
     }
     assert_eq!(world.ledger().await, [2, 3].map(|n| id(&format!("batch {n}")).to_string()));
+    (world, committer)
+}
+
+fn four_batches() -> Vec<Row> {
+    (0..4).flat_map(|n| rows(&format!("batch {n}"), n * 3..n * 3 + 3)).collect()
+}
+
+#[tokio::test]
+async fn a_batch_that_fell_out_of_the_ledger_is_known_by_the_snapshot_that_holds_it() {
+    let (world, committer) = world_with_a_short_ledger().await;
+    let again = world.batch("batch 0", 0..3).await;
+    let before = (world.snapshots().await, world.ledger().await);
+    assert!(is_skipped(&committer.commit(&again).await.unwrap()));
+    assert_eq!((world.snapshots().await, world.ledger().await), before);
+    assert_eq!(world.rows().await, four_batches());
+    world.assert_nothing_left_behind().await;
+}
+
+#[tokio::test]
+async fn a_batch_that_fell_out_of_the_ledger_and_whose_snapshot_expired_is_replaced_by_itself() {
+    let (world, committer) = world_with_a_short_ledger().await;
+    world.expire().await;
     let again = world.batch("batch 0", 0..3).await;
     let outcome = committer.commit(&again).await.unwrap();
     assert!(matches!(outcome, BatchOutcome::Committed { replaced_rows: 3, .. }), "{outcome:?}");
-    let expected: Vec<_> = (0..4).flat_map(|n| rows(&format!("batch {n}"), n * 3..n * 3 + 3)).collect();
-    assert_eq!(world.rows().await, expected);
+    assert_eq!(world.snapshots().await, 2, "the one that was left, and one more");
+    assert_eq!(world.rows().await, four_batches());
+}
+
+/// The same batch with other rows and another digest of its input.
+async fn changed(world: &World, on_changed_input: OnChangedInput, force: bool) -> BatchCommit {
+    let mut batch = world.batch("one", 5..9).await;
+    batch.content_sha256 = Sha256Hex::of("changed");
+    BatchCommit { on_changed_input, force, ..batch }
+}
+
+#[rstest]
+#[case::asked_plainly(false, false)]
+#[case::forced(true, false)]
+#[case::fallen_out_of_the_ledger(false, true)]
+#[tokio::test]
+async fn a_batch_id_with_another_input_is_refused(#[case] force: bool, #[case] evicted: bool) {
+    let world = World::new().await;
+    world.ingest("one", 0..3).await;
+    if evicted {
+        world.set_property("ingest.completed_batches", "[]").await;
+    }
+    let batch = changed(&world, OnChangedInput::Refuse, force).await;
+    let error = world.commit(&batch).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Input);
+    let message = error.to_string();
+    assert!(message.contains(id("one").as_str()) && message.contains("on_changed_input"), "{message}");
+    assert_eq!(world.rows().await, rows("one", 0..3));
+    world.assert_nothing_left_behind().await;
+}
+
+#[tokio::test]
+async fn a_changed_input_replaces_the_old_one_where_that_is_allowed_and_is_then_known() {
+    let world = World::new().await;
+    world.ingest("one", 0..3).await;
+    let outcome = world.commit(&changed(&world, OnChangedInput::Replace, false).await).await.unwrap();
+    assert!(matches!(outcome, BatchOutcome::Committed { replaced_rows: 3, .. }), "{outcome:?}");
+    assert!(is_skipped(&world.commit(&changed(&world, OnChangedInput::Replace, false).await).await.unwrap()));
+    assert_eq!(world.rows().await, rows("one", 5..9));
+    assert_eq!(world.ledger().await, [id("one").to_string()], "an id is listed once");
+}
+
+#[tokio::test]
+async fn without_a_retained_summary_nothing_is_said_about_the_input() {
+    let world = World::new().await;
+    world.ingest("one", 0..3).await;
+    world.ingest("two", 10..13).await;
+    world.expire().await;
+    assert!(is_skipped(&world.commit(&changed(&world, OnChangedInput::Refuse, false).await).await.unwrap()));
 }
 
 #[tokio::test]

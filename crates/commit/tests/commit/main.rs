@@ -2,12 +2,18 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod branches;
 mod concurrency;
 mod contract;
+mod deletes;
 mod faults;
+mod groups;
 mod ledgers;
 mod lost_answers;
 mod manifests;
+mod model;
 mod overwriting;
 mod refusals;
+mod replacing;
+mod version_3;
 mod world;

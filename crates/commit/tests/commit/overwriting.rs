@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{Array, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
 use hexfloe_batch::BatchId;
-use hexfloe_commit::{BatchOutcome, Error};
+use hexfloe_commit::BatchOutcome;
 use iceberg::TableUpdate;
 use iceberg::spec::{
     DataContentType, DataFile, DataFileBuilder, DataFileFormat, Datum, MAIN_BRANCH, ManifestContentType, ManifestFile,
@@ -20,14 +20,14 @@ use crate::world::{Made, Row, World, committed, id, rows, rows_in};
 
 /// What another engine's snapshot is made of.
 #[derive(Default)]
-struct Foreign {
-    keep: bool,
-    data: Vec<DataFile>,
-    deletes: Vec<DataFile>,
+pub(crate) struct Foreign {
+    pub(crate) keep: bool,
+    pub(crate) data: Vec<DataFile>,
+    pub(crate) deletes: Vec<DataFile>,
 }
 
 /// Commits a snapshot as another engine does: with its own manifests, and no word about batches.
-async fn foreign_snapshot(world: &World, foreign: Foreign) {
+pub(crate) async fn foreign_snapshot(world: &World, foreign: Foreign) {
     let table = world.load().await;
     let metadata = table.metadata();
     let snapshot_id = i64::try_from(world.environment.next_id()).unwrap() << 20;
@@ -96,7 +96,12 @@ pub(crate) async fn snapshot_with_the_same_files(world: &World, snapshot_id: i64
 }
 
 /// A position delete of the rows of `file` at these positions.
-async fn position_delete(world: &World, file: &DataFile, positions: &[i64]) -> DataFile {
+pub(crate) async fn position_delete(world: &World, file: &DataFile, positions: &[i64]) -> DataFile {
+    position_delete_of(world, &[(file, positions)]).await
+}
+
+/// One position delete file over several data files of a partition.
+pub(crate) async fn position_delete_of(world: &World, deleted: &[(&DataFile, &[i64])]) -> DataFile {
     let with_id = |name: &str, kind, id: i32| {
         Field::new(name, kind, false).with_metadata(HashMap::from([("PARQUET:field_id".to_owned(), id.to_string())]))
     };
@@ -104,13 +109,19 @@ async fn position_delete(world: &World, file: &DataFile, positions: &[i64]) -> D
         with_id("file_path", DataType::Utf8, 2_147_483_546),
         with_id("pos", DataType::Int64, 2_147_483_545),
     ]));
-    let paths: StringArray = positions.iter().map(|_| Some(file.file_path())).collect();
-    let columns: Vec<Arc<dyn Array>> = vec![Arc::new(paths), Arc::new(Int64Array::from(positions.to_vec()))];
+    let rows: Vec<(&str, i64)> = deleted
+        .iter()
+        .flat_map(|(file, positions)| positions.iter().map(|position| (file.file_path(), *position)))
+        .collect();
+    let paths: StringArray = rows.iter().map(|(path, _)| Some(*path)).collect();
+    let positions: Int64Array = rows.iter().map(|(_, position)| Some(*position)).collect();
+    let columns: Vec<Arc<dyn Array>> = vec![Arc::new(paths), Arc::new(positions)];
     let batch = RecordBatch::try_new(Arc::clone(&schema), columns).unwrap();
     let mut writer = ArrowWriter::try_new(Vec::new(), schema, None).unwrap();
     writer.write(&batch).unwrap();
     let bytes = writer.into_inner().unwrap();
-    let path = format!("{}-deletes-{}.parquet", file.file_path(), world.environment.next_id());
+    let first = deleted[0].0;
+    let path = format!("{}-deletes-{}.parquet", first.file_path(), world.environment.next_id());
     let mut upload = world.catalog.store().create(&path).await.unwrap();
     let size = bytes.len() as u64;
     upload.write(bytes.into()).await.unwrap();
@@ -119,26 +130,26 @@ async fn position_delete(world: &World, file: &DataFile, positions: &[i64]) -> D
         .content(DataContentType::PositionDeletes)
         .file_path(path)
         .file_format(DataFileFormat::Parquet)
-        .partition(file.partition().clone())
+        .partition(first.partition().clone())
         .partition_spec_id(0)
-        .record_count(positions.len() as u64)
+        .record_count(rows.len() as u64)
         .file_size_in_bytes(size)
         .build()
         .unwrap()
 }
 
-fn sorted(parts: impl IntoIterator<Item = Vec<Row>>) -> Vec<Row> {
+pub(crate) fn sorted(parts: impl IntoIterator<Item = Vec<Row>>) -> Vec<Row> {
     let mut rows = parts.into_iter().flatten().collect::<Vec<_>>();
     rows.sort();
     rows
 }
 
-fn unnamed(numbers: std::ops::Range<i64>) -> Vec<Row> {
+pub(crate) fn unnamed(numbers: std::ops::Range<i64>) -> Vec<Row> {
     numbers.map(|n| (n, "a".to_owned(), None)).collect()
 }
 
 /// The summary's totals are what a recount gives.
-async fn assert_totals(world: &World) {
+pub(crate) async fn assert_totals(world: &World) {
     let table = world.load().await;
     let summary = &table.metadata().current_snapshot().unwrap().summary().additional_properties;
     let live = world.live().await;
@@ -208,22 +219,6 @@ async fn a_rewritten_file_keeps_order_partition_and_bounds() {
 }
 
 #[tokio::test]
-async fn a_file_of_several_batches_with_deletes_in_the_table_is_refused() {
-    let world = World::new().await;
-    let mixed = world.file(&sorted([rows("a", 0..2), rows("b", 2..4)])).await;
-    world.stock_append(vec![mixed.clone()]).await;
-    let deletes = vec![position_delete(&world, &mixed, &[3]).await];
-    foreign_snapshot(&world, Foreign { keep: true, deletes, ..Foreign::default() }).await;
-    let before = (world.files().await, world.rows().await);
-    assert_eq!(before.1, sorted([rows("a", 0..2), rows("b", 2..3)]));
-    let batch = world.batch("a", 10..12).await;
-    let error = world.commit(&batch).await.unwrap_err();
-    assert!(matches!(&error, Error::CannotRewrite { file, .. } if file == mixed.file_path()), "{error}");
-    assert!(error.to_string().contains("delete files"), "{error}");
-    assert_eq!((world.files().await, world.rows().await), before, "no deleted row returned, nothing was left");
-}
-
-#[tokio::test]
 async fn a_file_of_one_batch_is_replaced_whatever_was_deleted_from_it() {
     let world = World::new().await;
     let (ours, other) = (world.file(&rows("a", 0..3)).await, world.file(&rows("b", 3..6)).await);
@@ -237,24 +232,6 @@ async fn a_file_of_one_batch_is_replaced_whatever_was_deleted_from_it() {
         let expected = manifest.content == ManifestContentType::Data;
         assert!(entries.iter().all(|entry| of_data(entry.content_type()) == expected), "one kind in a manifest");
     }
-}
-
-#[tokio::test]
-async fn a_file_in_an_older_partition_spec_is_refused_for_a_rewrite_and_replaced_whole() {
-    let world = World::new().await;
-    let mixed = world.file(&sorted([rows("a", 0..2), rows("b", 2..4)])).await;
-    let whole = world.file(&rows("c", 4..6)).await;
-    world.stock_append(vec![mixed.clone(), whole]).await;
-    let spec = iceberg::spec::UnboundPartitionSpec::builder()
-        .add_partition_field(2, "category", iceberg::spec::Transform::Identity)
-        .unwrap()
-        .build();
-    world.update(vec![TableUpdate::AddSpec { spec }, TableUpdate::SetDefaultSpec { spec_id: -1 }]).await;
-    let error = world.commit(&world.batch("a", 10..12).await).await.unwrap_err();
-    assert!(error.to_string().contains("older partition spec"), "{error}");
-    committed(&world.commit(&world.batch("c", 20..22).await).await.unwrap());
-    assert_eq!(world.rows().await, sorted([rows("a", 0..2), rows("b", 2..4), rows("c", 20..22)]));
-    assert_totals(&world).await;
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hexfloe_commit::{Error, ErrorKind};
 use iceberg::TableUpdate;
-use iceberg::spec::{FormatVersion, NestedField, PrimitiveType, Schema, Type};
+use iceberg::spec::{NestedField, PrimitiveType, Schema, Type};
 use rstest::rstest;
 
 use crate::faults::{self, Fault, faulty_disk, rival};
@@ -185,17 +185,6 @@ async fn a_file_of_another_partition_spec_is_refused() {
     let error = other.commit(&batch).await.unwrap_err();
     assert!(matches!(error, Error::OtherPartition { values: 0, fields: 1, .. }), "{error}");
     other.assert_nothing_left_behind().await;
-}
-
-#[tokio::test]
-async fn a_table_of_a_later_format_is_refused() {
-    let world = World::new().await;
-    let batch = world.batch("one", 0..3).await;
-    world.update(vec![TableUpdate::UpgradeFormatVersion { format_version: FormatVersion::V3 }]).await;
-    let error = world.commit(&batch).await.unwrap_err();
-    assert!(error.to_string().contains("format version 3"), "{error}");
-    assert_eq!(error.kind(), ErrorKind::Configuration);
-    world.assert_nothing_left_behind().await;
 }
 
 #[rstest]
