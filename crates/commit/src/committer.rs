@@ -140,13 +140,12 @@ impl Committer {
     ///
     /// # Errors
     ///
-    /// [`Error::Derivation`], [`Error::Unsuitable`] and [`Error::ChangedInput`].
+    /// [`Error::Derivation`], [`Error::BranchName`] and [`Error::ChangedInput`].
     pub fn check(&self, table: &Table, batch: &BatchCheck<'_>) -> Result<Option<BatchOutcome>, Error> {
         let metadata = table.metadata();
         if let Some(derivation) = batch.derivation {
             check_derivation(table, derivation)?;
         }
-        batch_field(table)?;
         refs::refuse_name(batch.branch)?;
         let recorded = newest_of(metadata, batch.branch, batch.batch_id.as_str());
         let digests =
@@ -362,6 +361,9 @@ impl Committer {
             }));
         }
         refuse_changed(group.first, table.metadata())?;
+        if !group.batches.iter().all(|batch| matches!(batch.replaces, Replaces::Slice(_))) {
+            refuse_without_batch_column(&table)?;
+        }
         self.refuse_late(group)?;
         let base = Base::load(table, &group.first.branch, &self.cache).await?;
         if let Some(landed) = landed_by_manifest(&base, sent) {
@@ -672,17 +674,15 @@ fn refuse_inconsistent(group: Group<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The field id of the batch column.
-fn batch_field(table: &Table) -> Result<i32, Error> {
+/// Rows are found by their batch id, unless all of them are found by a slice.
+fn refuse_without_batch_column(table: &Table) -> Result<(), Error> {
     let unsuitable =
         |reason: &str| Error::Unsuitable { table: table.identifier().to_string(), reason: reason.to_owned() };
-    let schema = table.metadata().current_schema();
-    let field = schema
-        .field_by_name(BATCH_ID_COLUMN)
-        .ok_or_else(|| unsuitable("has no column ingest_batch_id (string); add it, or let hexfloe create the table"))?;
-    match field.field_type.as_primitive_type() {
-        Some(iceberg::spec::PrimitiveType::String) => Ok(field.id),
-        _ => Err(unsuitable("has a column ingest_batch_id that is not a string")),
+    let field = table.metadata().current_schema().field_by_name(BATCH_ID_COLUMN);
+    match field.map(|field| field.field_type.as_primitive_type()) {
+        None => Err(unsuitable("has no column ingest_batch_id (string); add it, or let hexfloe create the table")),
+        Some(Some(iceberg::spec::PrimitiveType::String)) => Ok(()),
+        Some(_) => Err(unsuitable("has a column ingest_batch_id that is not a string")),
     }
 }
 

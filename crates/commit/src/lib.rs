@@ -23,22 +23,28 @@
 //! lost it reloads the table and looks for its snapshot; only when that cannot be read either does it end with
 //! [`ErrorKind::Unknown`], leaving every file where it is.
 //!
-//! ```
-//! use hexfloe_commit::{Ledger, LedgerBounds};
+//! # Replacing a slice of any table
 //!
-//! let mut ledger = Ledger::parse(r#"["0cc175b9c0f1b6a831c399e269772661"]"#).unwrap_or_default();
-//! ledger.push("92eb5ffee6ae2fec3ad71c777531578f".to_owned());
-//! assert_eq!(
-//!     ledger.to_json(LedgerBounds { max_ids: 1, max_bytes: 4_000 }),
-//!     r#"["92eb5ffee6ae2fec3ad71c777531578f"]"#
-//! );
+//! The table needs no column of Hexfloe's for this: a slice is found by its own columns. That the slice is done is recorded
+//! in the same commit, and a second run finds it.
+//!
 //! ```
+#![doc = include_str!("../examples/slice.rs")]
+//! ```
+//!
+//! # How rows are replaced
+//!
+//! Files are planned manifest by manifest, each under its own partition spec; columns are compared by field id. A file all of
+//! whose rows match is removed; one with none stays; in between it is written again without them, or, when the table's
+//! `write.delete.mode` is `merge-on-read`, a position delete file hides them. What other engines deleted from such a file
+//! stays deleted. A rewritten file has the table's current schema and keeps its partition spec. In tables of format version
+//! 3 files are only replaced whole: other rows of a file would lose their row ids.
 //!
 //! # What it does not do
 //!
-//! It writes no rows but those it must copy when a file holds rows of the batch among others; data files come from the
-//! caller, described with [`FileMetrics`]. Tables of format version 2 only; a file that cannot be rewritten safely
-//! (delete files present, older partition spec or schema) is refused with the reason. It removes no files but its own.
+//! It writes no rows but those it must copy; data files come from the caller, described with [`FileMetrics`]. What cannot be
+//! rewritten correctly (files that are not Parquet, delete files that are not, columns whose type was changed against the
+//! rules) is refused with the file's name and the reason, before anything is written. It removes no files but its own.
 
 mod base;
 mod batch;

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use iceberg::metadata_columns::{RESERVED_FIELD_ID_DELETE_FILE_PATH, RESERVED_FIELD_ID_DELETE_FILE_POS};
-use iceberg::spec::{Datum, PrimitiveType, Schema, TableMetadata};
+use iceberg::spec::{DataContentType, DataFileBuilder, DataFileFormat, Datum, PrimitiveType, Schema, TableMetadata};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use parquet::file::statistics::Statistics;
 
@@ -118,6 +118,23 @@ impl FileMetrics {
 }
 
 impl FileMetrics {
+    /// The beginning of a data file's description: an unsorted Parquet file with these metrics. Path, size, record count
+    /// and partition are still to be set.
+    pub fn describe(self) -> DataFileBuilder {
+        let mut builder = DataFileBuilder::default();
+        builder
+            .content(DataContentType::Data)
+            .file_format(DataFileFormat::Parquet)
+            .sort_order_id(0)
+            .column_sizes(self.column_sizes)
+            .value_counts(self.value_counts)
+            .null_value_counts(self.null_value_counts)
+            .lower_bounds(self.lower_bounds)
+            .upper_bounds(self.upper_bounds)
+            .split_offsets(Some(self.split_offsets));
+        builder
+    }
+
     /// The metrics of a file of position deletes for one data file: whole bounds, by which readers tell that it is about
     /// no other.
     pub(crate) fn of_position_deletes(footer: &ParquetMetaData, data_file: &str, positions: &[u64]) -> Self {

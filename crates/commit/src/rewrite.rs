@@ -97,9 +97,7 @@ pub(crate) async fn without(
     // A column without NaNs has none in part of its rows either.
     let nans = old.nan_value_counts().iter().filter(|(id, nans)| **nans == 0 && schema.field_by_id(**id).is_some());
     let nans = nans.map(|(id, _)| (*id, 0)).collect::<HashMap<_, _>>();
-    let mut builder = DataFileBuilder::default();
-    builder.nan_value_counts(nans).content(DataContentType::Data).sort_order_id(0);
-    described(&mut builder, written, metrics, old, spec_id)
+    described(metrics.describe().nan_value_counts(nans), written, old, spec_id)
 }
 
 /// Writes a delete file that hides the rows at the positions `replaced` of `old` to `location`.
@@ -135,8 +133,18 @@ pub(crate) async fn position_deletes(
     let written = file_or_abort(written.await, file).await?;
     let metrics = FileMetrics::of_position_deletes(&written.footer, old.file_path(), replaced);
     let mut builder = DataFileBuilder::default();
-    builder.content(DataContentType::PositionDeletes).referenced_data_file(Some(old.file_path().to_owned()));
-    described(&mut builder, written, metrics, old, spec_id)
+    // Not `describe`: position deletes have no sort order.
+    builder
+        .content(DataContentType::PositionDeletes)
+        .file_format(DataFileFormat::Parquet)
+        .referenced_data_file(Some(old.file_path().to_owned()))
+        .column_sizes(metrics.column_sizes)
+        .value_counts(metrics.value_counts)
+        .null_value_counts(metrics.null_value_counts)
+        .lower_bounds(metrics.lower_bounds)
+        .upper_bounds(metrics.upper_bounds)
+        .split_offsets(Some(metrics.split_offsets));
+    described(&mut builder, written, old, spec_id)
 }
 
 /// A Parquet file on its way to the store.
@@ -199,23 +207,15 @@ async fn file_or_abort(written: Result<(), Error>, file: NewFile) -> Result<Writ
 fn described(
     builder: &mut DataFileBuilder,
     written: WrittenFile,
-    metrics: FileMetrics,
     old: &DataFile,
     spec_id: i32,
 ) -> Result<DataFile, Error> {
     builder
         .file_path(written.location)
-        .file_format(DataFileFormat::Parquet)
         .partition(old.partition().clone())
         .partition_spec_id(spec_id)
         .record_count(written.rows)
         .file_size_in_bytes(written.size)
-        .column_sizes(metrics.column_sizes)
-        .value_counts(metrics.value_counts)
-        .null_value_counts(metrics.null_value_counts)
-        .lower_bounds(metrics.lower_bounds)
-        .upper_bounds(metrics.upper_bounds)
-        .split_offsets(Some(metrics.split_offsets))
         .build()
         .map_err(|error| {
             let error = iceberg::Error::new(iceberg::ErrorKind::Unexpected, error.to_string());
