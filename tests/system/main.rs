@@ -9,6 +9,7 @@ mod crashes;
 mod derivations;
 mod foreign;
 mod geometry;
+mod guarantee;
 mod ledger;
 mod memory;
 mod other_engines;
