@@ -6,7 +6,7 @@ use rstest::rstest;
 use super::{Fixture, TABLE};
 
 #[rstest]
-fn every_leaf_of_a_rewritten_file_has_the_field_id_of_its_column(#[values("nested", "nested_evolved")] name: &str) {
+fn every_leaf_of_a_rewritten_file_has_the_field_id_of_its_column(#[values("nested", "nested_renamed")] name: &str) {
     let mut fixture = Fixture::new(name);
     fixture.replay_all();
     fixture.lake.nothing_wrong("wrong_field_ids", json!({ "table": TABLE }));

@@ -1,6 +1,6 @@
 //! Every batch of every fixture is replayed by force, and the table stays what it was but for the rows of that batch.
 
-use hexfloe_tests::json;
+use hexfloe_tests::{Exit, json};
 use rstest::rstest;
 
 use super::{Fixture, TABLE};
@@ -28,12 +28,17 @@ fn a_forced_replay_changes_the_rows_of_its_batch_and_no_others(
         "equality_deletes_everywhere",
         "equality_deletes_in_a_partition",
         "equality_deletes_by_a_dropped_column",
+        "position_deletes_in_small_row_groups",
+        "batch_deleted",
+        "equality_deletes_by_changed_columns",
         "deletes_outlived",
         "specs_changed",
         "specs_changed_and_deleted_from",
         "partition_column_dropped",
+        "partitioned_by_batch",
         "column_renamed",
         "column_swapped",
+        "odd_names",
         "column_added",
         "column_dropped",
         "column_dropped_and_added_again",
@@ -42,9 +47,7 @@ fn a_forced_replay_changes_the_rows_of_its_batch_and_no_others(
         "merge_on_read_in_partitions",
         "kinds",
         "registered",
-        "registered_and_renamed",
-        "version_3",
-        "version_3_deletion_vectors"
+        "registered_and_renamed"
     )]
     name: &str,
 ) {
@@ -54,12 +57,43 @@ fn a_forced_replay_changes_the_rows_of_its_batch_and_no_others(
 /// A replay finds its own work of before as well as that of others.
 #[rstest]
 fn replaying_twice_is_replaying_once(
-    #[values("compacted", "position_deletes", "everything_at_once", "merge_on_read")] name: &str,
+    #[values("bounds_cut", "position_deletes", "everything_at_once", "merge_on_read")] name: &str,
 ) {
     let mut fixture = Fixture::new(name);
     fixture.replay_all();
     fixture.counted = false;
     fixture.replay_all();
+}
+
+/// Rows that are deleted, but still in a file, are none that a replay replaces.
+#[rstest]
+fn the_report_counts_the_rows_that_were_in_the_table(
+    #[values("position_deletes", "equality_deletes", "batch_deleted", "merge_on_read")] name: &str,
+) {
+    let mut fixture = Fixture::new(name);
+    fixture.counted = true;
+    fixture.replay_all();
+}
+
+/// What is in a file of other columns than the table's can be told apart only at the top level.
+#[test]
+fn a_mixed_file_whose_nested_columns_changed_is_refused_before_anything_is_written() {
+    let fixture = Fixture::new("nested_evolved");
+    let [mixed] = &fixture.file_paths()[..] else { panic!("not one file") };
+    let before = fixture.lake.state();
+    for batch in &fixture.batches {
+        fixture.force(batch).refuses(Exit::Unexpected, &[mixed, "`address`"]);
+    }
+    assert_eq!(fixture.lake.state(), before);
+}
+
+#[test]
+fn what_others_keep_with_the_table_stays() {
+    let mut fixture = Fixture::new("annotated");
+    let before = fixture.lake.ask("annotations", json!({ "table": TABLE }));
+    fixture.replay_all();
+    assert_eq!(fixture.lake.ask("annotations", json!({ "table": TABLE })), before);
+    assert_eq!(before["refs"].as_object().unwrap().len(), 3, "main, a tag and a branch");
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! Tables of format version 3: whole files are replaced, and what would lose the identity of rows is refused.
 
-use hexfloe_tests::Exit;
+use std::collections::BTreeMap;
+
+use hexfloe_tests::{Exit, json};
+use rstest::rstest;
 
 use super::{Fixture, TABLE};
 
@@ -17,4 +20,28 @@ fn rewriting_a_mixed_file_of_version_3_is_refused_before_anything_is_written() {
     // Its own file is replaced all the same.
     fixture.replay("c");
     fixture.replay("c");
+}
+
+#[rstest]
+fn rows_that_stay_keep_their_row_ids_and_new_ones_get_new_ids(
+    #[values("version_3", "version_3_deletion_vectors")] name: &str,
+) {
+    let mut fixture = Fixture::new(name);
+    // The first commit after an upgrade gives the rows of before their ids.
+    let mut before = BTreeMap::new();
+    for batch in ["a", "b", "a", "c"] {
+        fixture.replay(batch);
+        let ids = fixture.lake.ask("row_ids", json!({ "table": TABLE }));
+        assert_eq!(ids["wrong"], json!([]), "{ids:#}");
+        let after: BTreeMap<String, i64> = serde_json::from_value(ids["first"].clone()).unwrap();
+        let stayed: Vec<_> = before.iter().filter(|(path, _)| after.contains_key(*path)).collect();
+        assert!(before.is_empty() || stayed.len() == 2, "{before:#?} {after:#?}");
+        assert!(stayed.iter().all(|(path, id)| after[*path] == **id), "{before:#?} {after:#?}");
+        let highest = before.values().max().copied();
+        assert!(
+            after.iter().all(|(path, id)| before.contains_key(path) || Some(*id) > highest),
+            "{before:#?} {after:#?}"
+        );
+        before = after;
+    }
 }
