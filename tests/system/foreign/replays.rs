@@ -14,6 +14,7 @@ fn a_forced_replay_changes_the_rows_of_its_batch_and_no_others(
         "compacted_twice",
         "compacted_by_partition",
         "small_row_groups",
+        "compressed_by_gzip",
         "bounds_cut",
         "bounds_cut_and_mixed",
         "no_metrics",
@@ -39,12 +40,14 @@ fn a_forced_replay_changes_the_rows_of_its_batch_and_no_others(
         "column_renamed",
         "column_swapped",
         "odd_names",
+        "foreign_columns",
         "column_added",
         "column_dropped",
         "column_dropped_and_added_again",
         "column_promoted",
         "everything_at_once",
         "merge_on_read_in_partitions",
+        "merge_on_read_over_everything",
         "kinds",
         "registered",
         "registered_and_renamed"
@@ -75,14 +78,21 @@ fn the_report_counts_the_rows_that_were_in_the_table(
     fixture.replay_all();
 }
 
-/// What is in a file of other columns than the table's can be told apart only at the top level.
-#[test]
-fn a_mixed_file_whose_nested_columns_changed_is_refused_before_anything_is_written() {
-    let fixture = Fixture::new("nested_evolved");
-    let [mixed] = &fixture.file_paths()[..] else { panic!("not one file") };
+/// Fields within columns are told apart neither when they changed nor when the file has no field ids.
+#[rstest]
+#[case("nested_evolved", "`address`")]
+#[case("registered_nested", "`address`")]
+#[case("registered_kinds", "`numbers`")]
+fn a_mixed_file_with_nested_columns_that_cannot_be_read_is_refused_before_anything_is_written(
+    #[case] name: &str,
+    #[case] column: &str,
+) {
+    let fixture = Fixture::new(name);
+    let files = fixture.file_paths();
+    let [mixed] = &files[..] else { panic!("not one file: {files:?}") };
     let before = fixture.lake.state();
     for batch in &fixture.batches {
-        fixture.force(batch).refuses(Exit::Unexpected, &[mixed, "`address`"]);
+        fixture.force(batch).refuses(Exit::Unexpected, &[mixed, column]);
     }
     assert_eq!(fixture.lake.state(), before);
 }
