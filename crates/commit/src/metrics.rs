@@ -4,12 +4,17 @@
 //! Bounds are merged over row groups as values of the column's Iceberg type, never as bytes. A bound that cannot be
 //! stated truly is left out.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use iceberg::metadata_columns::{RESERVED_FIELD_ID_DELETE_FILE_PATH, RESERVED_FIELD_ID_DELETE_FILE_POS};
-use iceberg::spec::{DataContentType, DataFileBuilder, DataFileFormat, Datum, PrimitiveType, Schema, TableMetadata};
+use iceberg::spec::{
+    DataContentType, DataFileBuilder, DataFileFormat, Datum, NestedField, PrimitiveType, Schema, TableMetadata, Type,
+};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use parquet::file::statistics::Statistics;
+
+/// The mode of columns that have none of their own.
+const DEFAULT_MODE: &str = "write.metadata.metrics.default";
 
 /// How much is recorded about a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,11 +45,42 @@ impl MetricsMode {
 
     /// The mode of a column under the table's properties; Iceberg's default is `truncate(16)`.
     pub fn of(properties: &HashMap<String, String>, column: &str) -> Self {
-        properties
-            .get(&format!("write.metadata.metrics.column.{column}"))
-            .and_then(|mode| Self::parse(mode))
-            .or_else(|| properties.get("write.metadata.metrics.default").and_then(|mode| Self::parse(mode)))
+        Self::own(properties, column)
+            .or_else(|| properties.get(DEFAULT_MODE).and_then(|mode| Self::parse(mode)))
             .unwrap_or(Self::Truncate(16))
+    }
+
+    /// The mode that is given for this very column.
+    fn own(properties: &HashMap<String, String>, column: &str) -> Option<Self> {
+        properties.get(&format!("write.metadata.metrics.column.{column}")).and_then(|mode| Self::parse(mode))
+    }
+}
+
+/// Columns of a wide table without metrics: where no default mode is given, only the first so many
+/// (`write.metadata.metrics.max-inferred-column-defaults`: 100) have the usual one.
+fn unmeasured(table: &TableMetadata) -> HashSet<i32> {
+    if table.properties().contains_key(DEFAULT_MODE) {
+        return HashSet::new();
+    }
+    let most = table.properties().get("write.metadata.metrics.max-inferred-column-defaults");
+    let most = most.and_then(|most| most.trim().parse().ok()).unwrap_or(100);
+    let mut leaves = Vec::new();
+    for field in table.current_schema().as_struct().fields() {
+        leaves_of(field, &mut leaves);
+    }
+    leaves.into_iter().skip(most).collect()
+}
+
+/// The ids of the primitive columns in or below a field, in their order.
+fn leaves_of(field: &NestedField, leaves: &mut Vec<i32>) {
+    match field.field_type.as_ref() {
+        Type::Primitive(_) => leaves.push(field.id),
+        Type::Struct(inner) => inner.fields().iter().for_each(|field| leaves_of(field, leaves)),
+        Type::List(list) => leaves_of(&list.element_field, leaves),
+        Type::Map(map) => {
+            leaves_of(&map.key_field, leaves);
+            leaves_of(&map.value_field, leaves);
+        }
     }
 }
 
@@ -73,6 +109,7 @@ impl FileMetrics {
     /// When a statistic is not of its column's type.
     pub fn from_footer(footer: &ParquetMetaData, table: &TableMetadata) -> iceberg::Result<Self> {
         let schema = table.current_schema();
+        let unmeasured = unmeasured(table);
         let mut metrics = Self::default();
         let columns = footer.file_metadata().schema_descr().columns();
         for (index, column) in columns.iter().enumerate() {
@@ -85,8 +122,11 @@ impl FileMetrics {
                 footer.row_groups().iter().map(|group| group.column(index)).collect();
             let size = chunks.iter().map(|chunk| chunk.compressed_size().unsigned_abs()).sum();
             metrics.column_sizes.insert(id, size);
-            let mode =
-                schema.name_by_field_id(id).map_or(MetricsMode::None, |name| MetricsMode::of(table.properties(), name));
+            let mode = match schema.name_by_field_id(id) {
+                Some(name) if !unmeasured.contains(&id) => MetricsMode::of(table.properties(), name),
+                Some(name) => MetricsMode::own(table.properties(), name).unwrap_or(MetricsMode::None),
+                None => MetricsMode::None,
+            };
             // Values below lists and maps repeat: counts of rows mean nothing there.
             if column.max_rep_level() > 0 || mode == MetricsMode::None {
                 continue;
@@ -320,6 +360,35 @@ mod tests {
     #[case("most", None)]
     fn metrics_modes_read_as_iceberg_writes_them(#[case] text: &str, #[case] mode: Option<MetricsMode>) {
         assert_eq!(MetricsMode::parse(text), mode);
+    }
+
+    /// A table of five columns, one of them a struct of two.
+    fn metadata(properties: &[(&str, &str)]) -> TableMetadata {
+        let column = |id, name: &str| NestedField::optional(id, name, Type::Primitive(PrimitiveType::Long)).into();
+        let inner = Type::Struct(iceberg::spec::StructType::new(vec![column(11, "x"), column(12, "y")]));
+        let fields = [column(1, "a"), NestedField::optional(2, "s", inner).into(), column(3, "b"), column(4, "c")];
+        let creation = iceberg::TableCreation::builder()
+            .name("t".to_owned())
+            .location("memory:///t".to_owned())
+            .schema(Schema::builder().with_fields(fields).build().unwrap())
+            .properties(properties.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect::<HashMap<_, _>>())
+            .build();
+        let builder = iceberg::spec::TableMetadataBuilder::from_table_creation(creation).unwrap();
+        builder.build().unwrap().metadata
+    }
+
+    #[rstest]
+    #[case::not_so_wide(&[], 0)]
+    #[case::wider_than_it_says(&[("write.metadata.metrics.max-inferred-column-defaults", "2")], 3)]
+    #[case::a_default_is_for_all(
+        &[("write.metadata.metrics.max-inferred-column-defaults", "2"), ("write.metadata.metrics.default", "full")],
+        0
+    )]
+    fn of_a_wide_table_only_the_first_columns_have_metrics(
+        #[case] properties: &[(&str, &str)],
+        #[case] without: usize,
+    ) {
+        assert_eq!(unmeasured(&metadata(properties)).len(), without);
     }
 
     #[test]
