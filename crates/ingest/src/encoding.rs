@@ -2,16 +2,17 @@
 //!
 //! Trying a dictionary on values that hardly repeat costs a third of the encoding time and leaves a dead dictionary page in
 //! the file, so it is used where a sample says that it pays. The rest is plain, or with `encodings = "compact"` delta for
-//! integers and times and byte-stream-split for floating point and cells, which halves such columns. Everything is
-//! compressed with zstd.
+//! integers and times and byte-stream-split for floating point and cells, which halves such columns. Codec, sizes of pages
+//! and dictionaries, and Bloom filters are those that the table's properties ask for.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Int64Type};
-use parquet::basic::{Compression, Encoding, ZstdLevel};
-use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
+use hexfloe_commit::ParquetSettings;
+use parquet::basic::Encoding;
+use parquet::file::properties::WriterPropertiesPtr;
 use parquet::schema::types::ColumnPath;
 
 use crate::job::Encodings;
@@ -19,18 +20,16 @@ use crate::job::Encodings;
 /// Rows of the first batch that are looked at.
 const SAMPLE: usize = 8_192;
 
-/// Rows of a full row group.
-pub(crate) const ROW_GROUP_ROWS: usize = 131_072;
-
 /// The properties of every data file of a job.
 ///
 /// `cells` are the columns with cell numbers: high in entropy, but alike byte by byte.
-pub(crate) fn properties(sample: &RecordBatch, cells: &[String], encodings: Encodings) -> WriterPropertiesPtr {
-    let mut builder = WriterProperties::builder()
-        .set_created_by(concat!("hexfloe version ", env!("CARGO_PKG_VERSION")).to_owned())
-        .set_compression(Compression::ZSTD(ZstdLevel::default()))
-        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
-        .set_dictionary_enabled(true);
+pub(crate) fn properties(
+    sample: &RecordBatch,
+    cells: &[String],
+    encodings: Encodings,
+    settings: &ParquetSettings,
+) -> WriterPropertiesPtr {
+    let mut builder = settings.writer_properties().set_dictionary_enabled(true);
     for (field, column) in sample.schema().fields().iter().zip(sample.columns()) {
         let path = ColumnPath::from(field.name().as_str());
         if repeats(column) {
@@ -83,11 +82,32 @@ fn repeats(column: &ArrayRef) -> bool {
     distinct.is_none_or(|distinct| distinct * 2 <= sample.len().max(1))
 }
 
+/// The bytes of a batch's values before they are encoded: what the size of a row group is told by. It depends on the values
+/// alone, not on the buffers that hold them.
+pub(crate) fn value_bytes(batch: &RecordBatch) -> usize {
+    let of_views = |views: &[u128]| views.iter().map(|view| (view & u128::from(u32::MAX)) as usize + 4).sum();
+    let of_column = |column: &ArrayRef| -> usize {
+        match column.data_type() {
+            DataType::Utf8View => of_views(column.as_string_view().views()),
+            DataType::BinaryView => of_views(column.as_binary_view().views()),
+            // What cannot be told counts for a value of eight bytes.
+            _ => column.to_data().get_slice_memory_size().unwrap_or(8 * column.len()),
+        }
+    };
+    batch.columns().iter().map(of_column).sum()
+}
+
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Float64Array, Int64Array, StringArray};
+    use std::collections::HashMap;
+
+    use arrow::array::{Float64Array, Int64Array, StringArray, StringViewArray};
 
     use super::*;
+
+    fn settings() -> ParquetSettings {
+        ParquetSettings::of(&HashMap::new()).unwrap()
+    }
 
     fn sample() -> RecordBatch {
         let rows = 1_000_i64;
@@ -103,7 +123,7 @@ mod tests {
 
     #[test]
     fn dictionaries_are_for_values_that_repeat() {
-        let properties = properties(&sample(), &["cell".to_owned()], Encodings::Portable);
+        let properties = properties(&sample(), &["cell".to_owned()], Encodings::Portable, &settings());
         let dictionary = |name: &str| properties.dictionary_enabled(&ColumnPath::from(name));
         assert!(
             !dictionary("id") && dictionary("kind") && !dictionary("cell") && !dictionary("lat") && dictionary("name")
@@ -113,11 +133,23 @@ mod tests {
 
     #[test]
     fn compact_encodings_follow_the_type() {
-        let properties = properties(&sample(), &["cell".to_owned()], Encodings::Compact);
+        let properties = properties(&sample(), &["cell".to_owned()], Encodings::Compact, &settings());
         let encoding = |name: &str| properties.encoding(&ColumnPath::from(name));
         assert_eq!(encoding("id"), Some(Encoding::DELTA_BINARY_PACKED));
         assert_eq!(encoding("cell"), Some(Encoding::BYTE_STREAM_SPLIT));
         assert_eq!(encoding("lat"), Some(Encoding::BYTE_STREAM_SPLIT));
         assert_eq!(encoding("kind"), None);
+    }
+
+    #[test]
+    fn the_bytes_of_values_are_the_same_however_they_are_held() {
+        let long = "a name that is longer than a view";
+        let of = |names: ArrayRef| value_bytes(&RecordBatch::try_from_iter([("name", names)]).unwrap());
+        let views: ArrayRef = Arc::new(StringViewArray::from(vec![long, "b", long]));
+        let one: ArrayRef = Arc::new(StringViewArray::from(vec![long]));
+        assert_eq!(of(views.slice(2, 1)), of(one));
+        let strings: ArrayRef = Arc::new(StringArray::from(vec![long, "b", long]));
+        assert_eq!(of(views), of(strings));
+        assert_eq!(value_bytes(&sample().slice(0, 10).project(&[0, 3]).unwrap()), 160);
     }
 }

@@ -50,6 +50,25 @@ pub enum Error {
         /// Which value, and why not.
         cause: String,
     },
+    /// Two rows of a batch have the same key, and the key says which rows they replace.
+    #[error(
+        "two rows of the batch have the key {key}: {first}; and {second} (correct the input, or keep one of them with \
+         quality.dedupe)"
+    )]
+    DuplicateKey {
+        /// The key's columns and values.
+        key: String,
+        /// The first of the two rows.
+        first: String,
+        /// The second.
+        second: String,
+    },
+    /// The input gave other rows when it was read a second time.
+    #[error(
+        "the source gave other rows when it was read a second time: a `select` has to give the same rows in the same order \
+         each time, so give it an ORDER BY that leaves no choice"
+    )]
+    Unrepeatable,
     /// The caller's runtime has one thread, and writing blocks it.
     #[error("an ingest needs a multi-threaded tokio runtime")]
     Runtime,
@@ -125,8 +144,8 @@ impl Error {
     /// What the caller should do.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Job(_) | Self::Mismatch(_) => ErrorKind::Configuration,
-            Self::Rejected { .. } | Self::Value { .. } => ErrorKind::Input,
+            Self::Job(_) | Self::Mismatch(_) | Self::Unrepeatable => ErrorKind::Configuration,
+            Self::Rejected { .. } | Self::Value { .. } | Self::DuplicateKey { .. } => ErrorKind::Input,
             Self::Raced { .. } => ErrorKind::Conflict,
             Self::Source(error) => match error.kind() {
                 hexfloe_source::ErrorKind::Configuration => ErrorKind::Configuration,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use hexfloe_batch::{BoundingBox, geo_metadata};
-use hexfloe_commit::FileMetrics;
+use hexfloe_commit::{FileMetrics, Locations};
 use hexfloe_store::{Store, Upload};
 use iceberg::spec::{DataContentType, DataFile, DataFileBuilder, DataFileFormat, Struct, TableMetadata};
 use parquet::arrow::arrow_writer::ArrowColumnChunk;
@@ -139,12 +139,8 @@ impl FileSet {
 
     fn begin(&mut self, values: Struct, format: &FileFormat) -> Result<OpenFile, Error> {
         let table = self.runtime.block_on(self.destination.table())?;
-        let metadata = table.metadata();
-        let folder = match metadata.properties().get("write.data.path") {
-            Some(path) => path.trim_end_matches('/').to_owned(),
-            None => format!("{}/data", metadata.location().trim_end_matches('/')),
-        };
-        let location = format!("{folder}/{}-{:05}.parquet", self.prefix, self.begun.len());
+        let name = format!("{}-{:05}.parquet", self.prefix, self.begun.len());
+        let location = Locations::of(table.metadata()).data_file(&name);
         self.begun.push(location.clone());
         let upload = self.runtime.block_on(self.store.create(&location))?;
         let writer = SerializedFileWriter::new(Vec::new(), Arc::clone(&format.schema), Arc::clone(&format.properties))?;

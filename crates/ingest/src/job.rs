@@ -8,6 +8,7 @@ use hexfloe_batch::{CellType, Resolution};
 use hexfloe_source::SourceSettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use toml::value::{Date, Datetime};
 
 use crate::Error;
 
@@ -110,6 +111,31 @@ pub struct BatchSettings {
     pub partition: Option<String>,
     /// With `offsets`: the first offset, and the one after the last.
     pub offsets: Option<[u64; 2]>,
+    /// What to do when the table has the batch and its files have other contents now. `replace` with granularity `slice`,
+    /// otherwise `refuse`. `--force` makes no difference.
+    pub on_changed_input: Option<OnChangedInput>,
+}
+
+impl BatchSettings {
+    /// What to do when the table has the batch with another input: as the job says, or the granularity's default.
+    pub fn on_changed_input(&self) -> OnChangedInput {
+        self.on_changed_input.unwrap_or(match self.granularity {
+            Granularity::Slice => OnChangedInput::Replace,
+            Granularity::Files | Granularity::File | Granularity::Offsets | Granularity::Content => {
+                OnChangedInput::Refuse
+            }
+        })
+    }
+}
+
+/// What to do when the table has a batch with other contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OnChangedInput {
+    /// It is an error: the id says that it is the same input.
+    Refuse,
+    /// The rows are replaced by those of the input as it is now.
+    Replace,
 }
 
 /// The facts a batch id is made of.
@@ -118,10 +144,14 @@ pub struct BatchSettings {
 pub enum Granularity {
     /// All files together: their relative paths, sizes and contents. A touched file is the same batch.
     Files,
-    /// A range of a stream: `partition` and `offsets`. The content is not looked at.
+    /// Each file by itself, in the order of their paths: a batch for each, with the id it has as the only file of `files`.
+    File,
+    /// A range of a stream: `partition` and `offsets`. The content is no part of the id; that it is the same again is checked.
     Offsets,
     /// The rows themselves, in order, whatever files they come in.
     Content,
+    /// The slice that the job owns (`table.slice`). Its content may change from run to run.
+    Slice,
 }
 
 /// What to do with rows that cannot be used: no position, a position outside the world, an unreadable value.
@@ -133,12 +163,41 @@ pub struct QualitySettings {
     /// With `quarantine`: the folder of the rejected rows, one file per batch: `<folder>/<table>/<batch id>.ndjson`. Relative
     /// to the current folder.
     pub reject_folder: String,
+    /// Columns of the table in which no row of the batch may be null. A row that is cannot be used.
+    pub not_null: Vec<String>,
+    /// Of rows with the same key, keep one.
+    pub dedupe: Option<DedupeSettings>,
 }
 
 impl Default for QualitySettings {
     fn default() -> Self {
-        Self { on_reject: OnReject::Refuse, reject_folder: "rejects".to_owned() }
+        Self { on_reject: OnReject::Refuse, reject_folder: "rejects".to_owned(), not_null: Vec::new(), dedupe: None }
     }
+}
+
+/// Which of several rows with the same key is kept. Rows that cannot be used take no part.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DedupeSettings {
+    /// Columns of the table. Two rows are the same when these are; null is equal to null.
+    pub key: Vec<String>,
+    /// Which of them is kept.
+    #[serde(default)]
+    pub keep: Keep,
+    /// The column of the table that puts them in order; rows that are equal in it stay in the order of the input. Null is the
+    /// lowest value. Without it the order is that of the input.
+    pub order_by: Option<String>,
+}
+
+/// Which row is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Keep {
+    /// The last, which is the highest in `order_by`.
+    #[default]
+    Last,
+    /// The first, which is the lowest in `order_by`.
+    First,
 }
 
 /// What to do with a rejected row.
@@ -160,6 +219,13 @@ pub struct TableSettings {
     /// What a batch replaces.
     #[serde(default)]
     pub mode: Mode,
+    /// With mode `slice`: the slice the batch owns, as values by column. Every row of the batch has to be of it; a column that
+    /// the input lacks is filled in. `$run_date` stands for `--run-date`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub slice: BTreeMap<String, SliceValue>,
+    /// With mode `upsert`: the columns of the key. No row of the batch may be null in them, and no two the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub key: Vec<String>,
     /// Partition fields of a new table: `column`, `year(ts)`, `month(ts)`, `day(ts)`, `hour(ts)`, `bucket[16](id)`,
     /// `truncate[4](name)`.
     #[serde(default)]
@@ -178,11 +244,81 @@ pub struct TableSettings {
 
 /// What a batch replaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Mode {
     /// The rows of the same batch.
     #[default]
     Batch,
+    /// The rows of the slice that the batch owns (`slice`).
+    Slice,
+    /// The rows of the same batch, and those with a key that is in the batch (`key`).
+    Upsert,
+    /// Nothing: rows are only ever added. A batch that is in the table is skipped, and cannot be forced.
+    AppendOnce,
+}
+
+impl Mode {
+    /// Its name in a job.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Batch => "batch",
+            Self::Slice => "slice",
+            Self::Upsert => "upsert",
+            Self::AppendOnce => "append-once",
+        }
+    }
+}
+
+/// A value of a slice: text, an integer, true or false, or a TOML date.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "toml::Value", into = "toml::Value")]
+pub enum SliceValue {
+    /// Text, which is read as a value of the column's type.
+    Text(String),
+    /// An integer.
+    Integer(i64),
+    /// True or false.
+    Boolean(bool),
+    /// A date.
+    Date(Date),
+}
+
+impl TryFrom<toml::Value> for SliceValue {
+    type Error = String;
+
+    fn try_from(value: toml::Value) -> Result<Self, String> {
+        match value {
+            toml::Value::String(text) => Ok(Self::Text(text)),
+            toml::Value::Integer(integer) => Ok(Self::Integer(integer)),
+            toml::Value::Boolean(boolean) => Ok(Self::Boolean(boolean)),
+            toml::Value::Datetime(Datetime { date: Some(date), time: None, offset: None }) => Ok(Self::Date(date)),
+            other => Err(format!("{other} is no value of a slice: write text, an integer, true or false, or a date")),
+        }
+    }
+}
+
+impl From<SliceValue> for toml::Value {
+    fn from(value: SliceValue) -> Self {
+        match value {
+            SliceValue::Text(text) => Self::String(text),
+            SliceValue::Integer(integer) => Self::Integer(integer),
+            SliceValue::Boolean(boolean) => Self::Boolean(boolean),
+            SliceValue::Date(date) => Self::Datetime(Datetime { date: Some(date), time: None, offset: None }),
+        }
+    }
+}
+
+impl JsonSchema for SliceValue {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "SliceValue".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "description": "A value of a slice: text, an integer, true or false, or a TOML date.",
+            "type": ["string", "integer", "boolean"],
+        })
+    }
 }
 
 /// Which Parquet encodings are used.
@@ -414,10 +550,48 @@ name = "places.cities"
     #[case("limits.threads=many", "limits.threads")]
     #[case("limits.memory=lots", "is not a size")]
     #[case("h3.resolution=16", "16")]
-    #[case("table.mode=append", "batch")]
+    #[case("table.mode=append", "append-once")]
+    #[case("table.slice.zone=1.5", "table.slice.zone: 1.5 is no value of a slice")]
+    #[case("table.slice.at=2026-08-11T12:00:00", "is no value of a slice")]
+    #[case("quality.dedupe.keep=best", "`last`")]
     fn an_override_that_cannot_be_is_refused_by_its_key(#[case] assignment: &str, #[case] message: &str) {
         let error = Job::from_toml(JOB, &[assignment.to_owned()]).unwrap_err().to_string();
         assert!(error.contains(message) && !error.contains('\n'), "{error}");
+    }
+
+    #[test]
+    fn a_slice_takes_values_of_four_kinds_and_is_in_the_order_of_its_columns() {
+        let table = "name = \"places.cities\"\nmode = \"slice\"";
+        let slice = "slice = { zone = 7, day = 2026-08-11, country = \"AT\", final = true }";
+        let job = Job::from_toml(&JOB.replace("name = \"places.cities\"", &format!("{table}\n{slice}")), &[]).unwrap();
+        assert_eq!(job.table.mode, Mode::Slice);
+        let values: Vec<_> = job.table.slice.iter().map(|(column, value)| (column.as_str(), value.clone())).collect();
+        let day = SliceValue::Date(Date { year: 2026, month: 8, day: 11 });
+        let expected = [
+            ("country", SliceValue::Text("AT".to_owned())),
+            ("day", day),
+            ("final", SliceValue::Boolean(true)),
+            ("zone", SliceValue::Integer(7)),
+        ];
+        assert_eq!(values, expected);
+        // An override writes the job as TOML and reads it again.
+        let again = Job::from_toml(&toml::to_string(&job).unwrap(), &["limits.threads=1".to_owned()]).unwrap();
+        assert_eq!(again.table.slice, job.table.slice);
+    }
+
+    #[rstest]
+    #[case(Granularity::Slice, OnChangedInput::Replace)]
+    #[case(Granularity::Offsets, OnChangedInput::Refuse)]
+    #[case(Granularity::Files, OnChangedInput::Refuse)]
+    fn a_changed_input_is_refused_unless_the_granularity_lets_it_change(
+        #[case] granularity: Granularity,
+        #[case] expected: OnChangedInput,
+    ) {
+        let mut job = Job::from_toml(JOB, &[]).unwrap();
+        job.batch.granularity = granularity;
+        assert_eq!(job.batch.on_changed_input(), expected);
+        job.batch.on_changed_input = Some(OnChangedInput::Replace);
+        assert_eq!(job.batch.on_changed_input(), OnChangedInput::Replace);
     }
 
     #[rstest]

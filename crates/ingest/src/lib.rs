@@ -44,24 +44,31 @@
 //! It holds no query engine: `source.select` and `table.sort` need the feature `sql`. It does not evolve the schema of a
 //! table: input with other columns is refused. It does not tell anybody about the commit.
 
+mod dedupe;
 mod destination;
 mod encoding;
 mod error;
 mod files;
+mod groups;
 mod job;
+mod keys;
+mod mode;
 mod partition;
 mod pipeline;
+mod place;
 mod progress;
 mod rejects;
 mod report;
 mod run;
 mod shape;
+mod slice;
 mod types;
 
 pub use error::{Error, ErrorKind};
+pub use groups::{BatchEnd, Fate, JobRun};
 pub use job::{
-    BatchSettings, ByteSize, CatalogReference, Encodings, GeometrySettings, GeometryStore, Granularity, H3Settings,
-    Job, LimitSettings, Mode, OnReject, QualitySettings, TableSettings,
+    BatchSettings, ByteSize, CatalogReference, DedupeSettings, Encodings, GeometrySettings, GeometryStore, Granularity,
+    H3Settings, Job, Keep, LimitSettings, Mode, OnChangedInput, OnReject, QualitySettings, SliceValue, TableSettings,
 };
 pub use progress::{Phase, Progress};
 pub use rejects::RejectedRow;

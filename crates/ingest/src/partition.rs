@@ -11,6 +11,7 @@ use iceberg::spec::{PartitionSpec, Schema, Struct, Transform, Type, UnboundParti
 use iceberg::transform::{BoxedTransformFunction, create_transform_function};
 
 use crate::Error;
+use crate::encoding::value_bytes;
 
 /// The partition spec of a new table.
 ///
@@ -63,6 +64,8 @@ pub(crate) struct Routed {
     pub(crate) rows: RecordBatch,
     /// About the memory that `rows` keeps alive.
     pub(crate) bytes: usize,
+    /// The bytes of its values.
+    pub(crate) value_bytes: usize,
 }
 
 /// Splits batches by partition.
@@ -120,7 +123,8 @@ impl Partitioner {
         let bytes_per_row = batch.get_array_memory_size().div_ceil(batch.num_rows());
         let Some(converter) = &self.converter else {
             let bytes = bytes_per_row * batch.num_rows();
-            return Ok(vec![Routed { key: Box::default(), values: Struct::empty(), rows: batch, bytes }]);
+            let value_bytes = value_bytes(&batch);
+            return Ok(vec![Routed { key: Box::default(), values: Struct::empty(), rows: batch, bytes, value_bytes }]);
         };
         let columns = self.fields.iter().map(|field| field.transform(&batch)).collect::<Result<Vec<_>, _>>()?;
         let failed = Error::arrow("split a batch by partition");
@@ -186,14 +190,15 @@ impl Gather {
             && run.len() * 2 >= batch.num_rows()
         {
             let rows = batch.slice(run.start, run.len());
-            return Ok(Routed { key: self.key, values: self.values, rows, bytes: bytes_per_row * run.len() });
+            let (bytes, value_bytes) = (bytes_per_row * run.len(), value_bytes(&rows));
+            return Ok(Routed { key: self.key, values: self.values, rows, bytes, value_bytes });
         }
         let indices: UInt32Array = self.runs.into_iter().flatten().filter_map(|row| u32::try_from(row).ok()).collect();
         let rows = arrow::compute::take_record_batch(batch, &indices)?;
         let columns = rows.columns().iter().map(compact).collect();
         let rows = RecordBatch::try_new(rows.schema(), columns)?;
-        let bytes = rows.get_array_memory_size();
-        Ok(Routed { key: self.key, values: self.values, rows, bytes })
+        let (bytes, value_bytes) = (rows.get_array_memory_size(), value_bytes(&rows));
+        Ok(Routed { key: self.key, values: self.values, rows, bytes, value_bytes })
     }
 }
 

@@ -27,7 +27,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Float32Type, Float64Type, SchemaRef};
+use arrow::row::Rows;
 use hexfloe_batch::{BoundingBox, Points};
+use hexfloe_commit::{Keys, ParquetSettings, ROW_GROUP_ROWS};
 use hexfloe_source::{Piece, Scan};
 use iceberg::spec::{DataFile, Struct};
 use parquet::arrow::ArrowSchemaConverter;
@@ -35,20 +37,26 @@ use parquet::arrow::arrow_writer::{ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::file::writer::SerializedFileWriter;
 
 use crate::Error;
-use crate::encoding::{self, ROW_GROUP_ROWS};
+use crate::encoding;
 use crate::files::{FileFormat, FileSet, RowGroup};
 use crate::job::Encodings;
+use crate::keys::{KeyColumns, KeySet};
 use crate::partition::{Partitioner, Routed};
+use crate::place::RowPlaces;
 use crate::progress::Progress;
 use crate::rejects::{RejectSink, RejectedRows};
-use crate::shape::Shape;
+use crate::shape::{self, Shape};
 
 /// What a run of the pipeline needs and does not change.
 pub(crate) struct Plan<'a> {
     pub(crate) shape: &'a Shape,
     pub(crate) partitioner: &'a Partitioner,
     pub(crate) encodings: Encodings,
+    /// What the table says of its files.
+    pub(crate) parquet: ParquetSettings,
     pub(crate) cells: Vec<String>,
+    /// The columns whose values are collected, each combination once.
+    pub(crate) keys: Option<KeyColumns>,
     pub(crate) memory: usize,
     pub(crate) threads: usize,
     pub(crate) progress: &'a Progress,
@@ -58,6 +66,10 @@ pub(crate) struct Plan<'a> {
 pub(crate) struct Written {
     pub(crate) files: Vec<DataFile>,
     pub(crate) rows: u64,
+    /// Rows left out for a better one with the same key.
+    pub(crate) left_out: u64,
+    /// The keys that the plan asks for.
+    pub(crate) keys: Option<Keys>,
     pub(crate) rejects: RejectSink,
 }
 
@@ -73,7 +85,7 @@ pub(crate) fn run(scan: Scan, plan: &Plan<'_>, files: Option<FileSet>, rejects: 
         waiting_bytes: 0,
         decoded: BTreeMap::new(),
         next_route: 0,
-        router: Router::new(plan.memory / 2),
+        router: Router::new(plan.memory / 2, plan.parquet.row_group_bytes),
         queue: VecDeque::new(),
         encoding: 0,
         encoded: BTreeMap::new(),
@@ -82,6 +94,8 @@ pub(crate) fn run(scan: Scan, plan: &Plan<'_>, files: Option<FileSet>, rejects: 
         flushed: false,
         rejects,
         rows: 0,
+        left_out: 0,
+        keys: plan.keys.is_some().then(|| KeySet::new(plan.memory)),
         discard: files.is_none(),
         failed: None,
     };
@@ -95,23 +109,30 @@ pub(crate) fn run(scan: Scan, plan: &Plan<'_>, files: Option<FileSet>, rejects: 
     let Shared { state, files, .. } = shared;
     let state = state.into_inner().unwrap_or_else(PoisonError::into_inner);
     let files = files.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let doomed = state.rejects.is_doomed();
-    let result = match (state.failed, files) {
-        (None, Some(mut files)) if !doomed => match files.finish() {
-            Ok(done) => Ok(done),
+    let State { rows, left_out, rejects, keys, failed, .. } = state;
+    let doomed = rejects.is_doomed();
+    let checked = failed.map_or(Ok(()), Err).and_then(|()| match keys.zip(plan.keys.as_ref()) {
+        _ if left_out != plan.shape.left_out() => Err(Error::Unrepeatable),
+        Some((keys, columns)) if !doomed => keys.finish(columns).map(Some),
+        _ => Ok(None),
+    });
+    let finished = match (checked, files) {
+        (Ok(keys), Some(mut files)) if !doomed => match files.finish() {
+            Ok(done) => Ok((keys, done)),
             Err(error) => {
                 files.discard();
                 Err(error)
             }
         },
-        (failed, files) => {
+        (checked, files) => {
             if let Some(files) = files {
                 files.discard();
             }
-            failed.map_or(Ok(Vec::new()), Err)
+            checked.map(|keys| (keys, Vec::new()))
         }
     };
-    Ok(Written { files: result?, rows: state.rows, rejects: state.rejects })
+    let (keys, files) = finished?;
+    Ok(Written { files, rows, left_out: left_out as u64, keys, rejects })
 }
 
 struct Shared<'a> {
@@ -142,6 +163,8 @@ struct State {
     flushed: bool,
     rejects: RejectSink,
     rows: u64,
+    left_out: usize,
+    keys: Option<KeySet>,
     /// Rows are counted and dropped.
     discard: bool,
     failed: Option<Error>,
@@ -149,10 +172,18 @@ struct State {
 
 /// A decoded piece, its rows those of the table.
 struct Shaped {
-    batches: Vec<(Vec<Routed>, RejectedRows)>,
+    batches: Vec<Batch>,
     last: bool,
     input_bytes: u64,
     bytes: usize,
+}
+
+/// One batch of a piece.
+struct Batch {
+    routed: Vec<Routed>,
+    rejected: RejectedRows,
+    left_out: usize,
+    keys: Option<(Rows, RowPlaces)>,
 }
 
 /// Rows that become one row group.
@@ -253,11 +284,15 @@ impl Shared<'_> {
         let decoded = piece.decode()?;
         let (last, input_bytes) = (decoded.last, decoded.bytes);
         let mut batches = Vec::new();
+        let mut bytes = 0;
         for batch in decoded.batches {
-            let (rows, rejected) = self.plan.shape.apply(batch)?;
-            batches.push((self.plan.partitioner.split(rows)?, rejected));
+            let shape::Shaped { rows, places, rejected, left_out } = self.plan.shape.apply(batch)?;
+            let keys = self.plan.keys.as_ref().map(|keys| Ok::<_, Error>((keys.of(&rows)?, places))).transpose()?;
+            let routed = self.plan.partitioner.split(rows)?;
+            bytes += keys.as_ref().map_or(0, |(keys, _)| keys.size());
+            bytes += routed.iter().map(|routed| routed.bytes).sum::<usize>();
+            batches.push(Batch { routed, rejected, left_out, keys });
         }
-        let bytes = batches.iter().flat_map(|(routed, _)| routed).map(|routed| routed.bytes).sum();
         Ok(Shaped { batches, last, input_bytes, bytes })
     }
 }
@@ -322,13 +357,19 @@ impl State {
     fn route(&mut self, shaped: Shaped, plan: &Plan<'_>) -> Result<(), Error> {
         self.waiting_bytes -= shaped.bytes;
         let mut rows = 0;
-        for (routed, rejected) in shaped.batches {
+        for Batch { routed, rejected, left_out, keys } in shaped.batches {
             rows += routed.iter().map(|routed| routed.rows.num_rows() as u64).sum::<u64>();
-            rows += rejected.rows.len() as u64;
+            rows += rejected.rows.len() as u64 + left_out as u64;
+            self.left_out += left_out;
             self.rows += routed.iter().map(|routed| routed.rows.num_rows() as u64).sum::<u64>();
             self.rejects.take(rejected)?;
             if self.rejects.is_doomed() && !self.discard {
                 self.drop_rows();
+            }
+            if let (Some((keys, at)), Some(set), Some(columns), false) =
+                (&keys, &mut self.keys, &plan.keys, self.rejects.is_doomed())
+            {
+                set.add(columns, keys, at, plan.shape.places())?;
             }
             if self.discard {
                 continue;
@@ -406,7 +447,10 @@ impl State {
 
 /// Rows waiting for their row group, by partition.
 struct Router {
+    /// Bytes of memory that all rows together may take.
     limit: usize,
+    /// Bytes of values at which a row group ends.
+    row_group_bytes: usize,
     partitions: HashMap<Box<[u8]>, usize>,
     buffers: Vec<Buffer>,
     /// Buffers that hold rows, by when they were last appended to.
@@ -424,13 +468,15 @@ struct Buffer {
     batches: Vec<RecordBatch>,
     rows: usize,
     bytes: usize,
+    value_bytes: usize,
     last_used: u64,
 }
 
 impl Router {
-    fn new(limit: usize) -> Self {
+    fn new(limit: usize, row_group_bytes: usize) -> Self {
         Self {
             limit,
+            row_group_bytes,
             partitions: HashMap::new(),
             buffers: Vec::new(),
             by_use: BTreeMap::new(),
@@ -443,27 +489,30 @@ impl Router {
     }
 
     fn append(&mut self, routed: Routed) {
-        let Routed { key, values, mut rows, bytes } = routed;
+        let Routed { key, values, mut rows, bytes, value_bytes } = routed;
         let partition = *self.partitions.entry(key).or_insert_with(|| {
             self.buffers.push(Buffer { values: Some(values), ..Buffer::default() });
             self.buffers.len() - 1
         });
         self.clock += 1;
         let bytes_per_row = bytes / rows.num_rows().max(1);
+        let value_bytes_per_row = (value_bytes / rows.num_rows().max(1)).max(1);
         // A row group ends exactly where it is full, wherever batches end.
         while rows.num_rows() > 0 {
             let buffer = &mut self.buffers[partition];
-            let room = (ROW_GROUP_ROWS - buffer.rows).min(rows.num_rows());
+            let room = self.row_group_bytes.saturating_sub(buffer.value_bytes).div_ceil(value_bytes_per_row).max(1);
+            let room = room.min(ROW_GROUP_ROWS - buffer.rows).min(rows.num_rows());
             let head = rows.slice(0, room);
             rows = rows.slice(room, rows.num_rows() - room);
             buffer.rows += room;
             buffer.bytes += bytes_per_row * room;
+            buffer.value_bytes += value_bytes_per_row * room;
             self.by_use.remove(&buffer.last_used);
             buffer.last_used = self.clock;
             self.by_use.insert(self.clock, partition);
             buffer.batches.push(head);
             self.bytes += bytes_per_row * room;
-            if buffer.rows == ROW_GROUP_ROWS {
+            if buffer.rows == ROW_GROUP_ROWS || buffer.value_bytes >= self.row_group_bytes {
                 self.cut(partition);
             }
         }
@@ -481,7 +530,7 @@ impl Router {
         let values = buffer.values.clone().unwrap_or_else(Struct::empty);
         let batches = std::mem::take(&mut buffer.batches);
         let bytes = std::mem::take(&mut buffer.bytes);
-        buffer.rows = 0;
+        (buffer.rows, buffer.value_bytes) = (0, 0);
         self.bytes -= bytes;
         self.cuts.push(Cut { sequence: self.sequence, partition, values, batches, bytes, format });
         self.sequence += 1;
@@ -509,7 +558,7 @@ impl Format {
     fn new(sample: &RecordBatch, plan: &Plan<'_>) -> Result<Self, Error> {
         let schema = Arc::clone(plan.shape.schema());
         let descriptor = ArrowSchemaConverter::new().schema_root("table").convert(&schema)?;
-        let properties = encoding::properties(sample, &plan.cells, plan.encodings);
+        let properties = encoding::properties(sample, &plan.cells, plan.encodings, &plan.parquet);
         let root = descriptor.root_schema_ptr();
         let writer = SerializedFileWriter::new(Vec::new(), Arc::clone(&root), Arc::clone(&properties))?;
         let factory = ArrowRowGroupWriterFactory::new(&writer, Arc::clone(&schema));

@@ -48,6 +48,8 @@ pub struct Report {
     pub elapsed_ms: u64,
     /// Time of it that was spent waiting between the commits tried, in milliseconds.
     pub waited_ms: u64,
+    /// Rows left out for another one with the same key; 0 when skipped.
+    pub deduplicated: u64,
 }
 
 impl Report {
@@ -67,6 +69,7 @@ impl Report {
                 snapshot_id,
                 rows: 0,
                 rejected: 0,
+                deduplicated: 0,
                 reject_file: None,
                 data_files: 0,
                 bytes: 0,
@@ -91,6 +94,7 @@ mod tests {
             snapshot_id: Some(7_638_451_234_567_890_123),
             rows: 1,
             rejected: 2,
+            deduplicated: 9,
             reject_file: Some(PathBuf::from("rejects/a.ndjson")),
             replaced_rows: 3,
             data_files: 4,
@@ -103,7 +107,7 @@ mod tests {
             r#"{"version":1,"status":"committed","table":"places.cities","#,
             r#""batch_id":"0cc175b9c0f1b6a831c399e269772661","snapshot_id":7638451234567890123,"rows":1,"rejected":2,"#,
             r#""reject_file":"rejects/a.ndjson","replaced_rows":3,"data_files":4,"bytes":5,"attempts":6,"elapsed_ms":7,"#,
-            r#""waited_ms":8}"#,
+            r#""waited_ms":8,"deduplicated":9}"#,
         );
         assert_eq!(serde_json::to_string(&report).unwrap(), expected);
         let unchanged = Report { status: Status::Unchanged, snapshot_id: None, reject_file: None, ..report };

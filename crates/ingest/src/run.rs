@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use arrow::datatypes::Schema as ArrowSchema;
 use hexfloe_batch::{
-    BATCH_ID_COLUMN, BatchId, CellDerivation, ContentHasher, GeometryRule, PointColumns, Sha256Hex, files_digest,
+    BATCH_ID_COLUMN, BatchId, CellDerivation, ContentHasher, FileFact, GeometryRule, PointColumns, Sha256Hex,
+    files_digest,
 };
 use hexfloe_catalog::{OpenCatalog, TableDefinition};
 use hexfloe_commit::{
-    BatchCheck, BatchCommit, BatchOutcome, Committer, Derivation, OnChangedInput, Replaces, SharedEnvironment,
-    WrittenFor, names,
+    BatchCheck, BatchCommit, BatchOutcome, Committer, Derivation, OnChangedInput, ParquetSettings, Replaces,
+    SharedEnvironment, WrittenFor, names,
 };
 use hexfloe_source::{Format, Scan, ScanOptions, Source, SourceSettings};
 use iceberg::TableIdent;
@@ -20,11 +21,15 @@ use iceberg::spec::{DataFile, Schema};
 use iceberg::table::Table;
 use tokio::runtime::RuntimeFlavor;
 
+use crate::dedupe::Dedupe;
 use crate::destination::Destination;
 use crate::files::FileSet;
-use crate::job::{Granularity, Job, OnReject};
+use crate::job::{self, Granularity, Job, OnReject};
+use crate::keys::KeyColumns;
+use crate::mode::Replacement;
 use crate::partition::{Partitioner, spec_of_terms};
 use crate::pipeline::{self, Plan};
+use crate::place::Places;
 use crate::progress::{Phase, Progress};
 use crate::rejects::{QuarantineFile, RejectSink};
 use crate::report::{Report, Status};
@@ -35,7 +40,7 @@ use crate::{Error, ErrorKind};
 const BATCH_ROWS: usize = 16_384;
 
 /// A batch is written at most so often anew when the table turns out to be another one than it was written for.
-const MAX_STARTS: u32 = 3;
+pub(crate) const MAX_STARTS: u32 = 3;
 
 /// What a run is given besides the job.
 #[derive(Clone, Debug)]
@@ -44,7 +49,7 @@ pub struct RunOptions {
     pub base: PathBuf,
     /// The folder the reject folder starts from.
     pub working_folder: PathBuf,
-    /// `$run_date` in a `select`, as `YYYY-MM-DD`.
+    /// `$run_date` in a `select` and in a slice, as `YYYY-MM-DD`.
     pub run_date: Option<String>,
     /// Ingest even if the batch is in the table already.
     pub force: bool,
@@ -66,7 +71,7 @@ impl RunOptions {
 pub struct Ingest {
     /// Where batches go; `None` for a dry run without a catalog.
     target: Option<Target>,
-    environment: SharedEnvironment,
+    pub(crate) environment: SharedEnvironment,
     progress: Arc<Progress>,
 }
 
@@ -78,7 +83,7 @@ struct Target {
 }
 
 /// What preparing a job came to.
-enum Preparation {
+pub(crate) enum Preparation {
     /// There is nothing to land: the batch is in the table already, or the run is dry.
     Settled(Report),
     /// Its files are written.
@@ -86,12 +91,12 @@ enum Preparation {
 }
 
 /// A batch whose files are written: it has to be landed, or its files stay behind. Nothing of its rows is in memory.
-struct Prepared {
-    batch: BatchCommit,
+pub(crate) struct Prepared {
+    pub(crate) batch: BatchCommit,
     /// Its table, which goes again if it was made for a batch that is not committed.
-    destination: Arc<Destination>,
+    pub(crate) destination: Arc<Destination>,
     /// What is known before the commit.
-    report: Report,
+    pub(crate) report: Report,
 }
 
 impl Ingest {
@@ -119,9 +124,6 @@ impl Ingest {
     /// See [`Error`]; unless its kind is [`ErrorKind::Unknown`](crate::ErrorKind::Unknown) nothing was committed and no data
     /// file of this run is left.
     pub async fn run(&self, job: &Job, options: &RunOptions) -> Result<Report, Error> {
-        if tokio::runtime::Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
-            return Err(Error::Runtime);
-        }
         let begun_ms = self.environment.now_ms();
         let mut starts = 1;
         loop {
@@ -151,7 +153,7 @@ impl Ingest {
     ///
     /// Unless the error's kind is [`ErrorKind::Unknown`] nothing is committed then, the files are removed, and so is a table that
     /// was made for one of the batches.
-    async fn land(&self, prepared: Vec<Prepared>) -> Result<Vec<Report>, Error> {
+    pub(crate) async fn land(&self, prepared: Vec<Prepared>) -> Result<Vec<Report>, Error> {
         let Some(Target { committer, .. }) = &self.target else { return Ok(Vec::new()) };
         self.progress.enter(Phase::Committing, 0);
         let mut batches = Vec::new();
@@ -181,12 +183,16 @@ impl Ingest {
     /// age of its own: files written anew are new.
     ///
     /// On an error no file is left, and no table that was made for them.
-    async fn prepare(&self, job: &Job, options: &RunOptions) -> Result<Preparation, Error> {
+    pub(crate) async fn prepare(&self, job: &Job, options: &RunOptions) -> Result<Preparation, Error> {
+        if tokio::runtime::Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
+            return Err(Error::Runtime);
+        }
         let started_ms = self.environment.now_ms();
         self.progress.enter(Phase::Opening, 0);
         let name = table_name(&job.table.name)?;
+        let replacement = Replacement::of(job, options.run_date.as_deref(), options.force)?;
         let source = Source::open(source_settings(job)?, &options.base)?;
-        let additions = additions(job, &source)?;
+        let additions = additions(job, &source, &replacement)?;
         let derivation = additions
             .cells
             .as_ref()
@@ -221,7 +227,11 @@ impl Ingest {
         // The id is a function of the input alone, and what a table declares is not input: with the types of the table, a
         // batch would have another id before the table is made, or a column of it widened, than after.
         let by_itself = ScanOptions { declared: declared(None, &additions)?, ..scan_options.clone() };
-        let batch_id = self.identify(job, &mut identity, &by_itself)?;
+        let batch_id = self.identify(job, &replacement, &mut identity, &by_itself)?;
+        let on_changed_input = match job.batch.on_changed_input() {
+            job::OnChangedInput::Refuse => OnChangedInput::Refuse,
+            job::OnChangedInput::Replace => OnChangedInput::Replace,
+        };
         let mut report = Report {
             version: 1,
             status: Status::Skipped,
@@ -230,6 +240,7 @@ impl Ingest {
             snapshot_id: None,
             rows: 0,
             rejected: 0,
+            deduplicated: 0,
             reject_file: None,
             replaced_rows: 0,
             data_files: 0,
@@ -239,12 +250,14 @@ impl Ingest {
             waited_ms: 0,
         };
         if let (Some(target), Some(table)) = (&self.target, &table) {
+            // Where the id does not tell the content, a batch is skipped only if the content is the same.
+            let content_sha256 = identity.digest(&self.progress)?;
             let check = BatchCheck {
                 batch_id: &batch_id,
                 branch: &options.branch,
                 derivation: derivation.as_ref(),
-                content_sha256: None,
-                on_changed_input: OnChangedInput::Refuse,
+                content_sha256: Some(&content_sha256),
+                on_changed_input,
                 force: options.force,
             };
             let checked = target.committer.check(table, &check)?;
@@ -255,32 +268,46 @@ impl Ingest {
         }
 
         // What the rows will look like, before anything is written.
-        let scan = source.scan(&scan_options)?;
+        let mut scan = source.scan(&scan_options)?;
         let definition = match &table {
             Some(_) => None,
             None => Some(definition(job, scan.schema(), &additions, derivation.as_ref())?),
         };
-        let (schema, spec) = match (&table, &definition) {
-            (Some(table), _) => {
-                let metadata = table.metadata();
-                (metadata.current_schema().clone(), metadata.default_partition_spec().clone())
-            }
-            (None, Some(definition)) => {
-                let staged = definition.staged(&name)?;
-                (staged.current_schema().clone(), staged.default_partition_spec().clone())
-            }
+        let metadata = match (&table, &definition) {
+            (Some(table), _) => table.metadata().clone(),
+            (None, Some(definition)) => definition.staged(&name)?,
             (None, None) => return Err(Error::Raced { table: name.to_string() }),
         };
+        let (schema, spec) = (metadata.current_schema(), metadata.default_partition_spec());
         let quarantine = job.quality.on_reject == OnReject::Quarantine && !options.dry_run;
         let cells = additions.cells.as_ref().map_or_else(Vec::new, |cells| vec![cells.column().to_owned()]);
-        let shape = Shape::new(scan.schema(), &schema, additions, batch_id.clone(), quarantine)?;
-        let partitioner = Partitioner::new(&spec, &schema, shape.schema())?;
+        let memory = usize::try_from(job.limits.memory.0).unwrap_or(usize::MAX);
+        let (required, places) = (replacement.required(job), Places::of(&source));
+        let mut shape =
+            Shape::new(scan.schema(), schema, additions, &required, batch_id.clone(), places, quarantine)?;
+        let keys = match replacement.key() {
+            Some(key) => Some(KeyColumns::comparable("table.key", key, shape.schema())?),
+            None => None,
+        };
+        let parquet = ParquetSettings::of(metadata.properties())?;
+        if let Some(settings) = &job.quality.dedupe {
+            let dedupe = Dedupe::new(settings, shape.schema())?;
+            self.progress.enter(Phase::Identifying, source.total_bytes());
+            let threads = threads(job, options);
+            let left_out =
+                tokio::task::block_in_place(|| dedupe.find(scan, &shape, threads, memory, &self.progress))?;
+            shape.leave_out(left_out);
+            scan = source.scan(&scan_options)?;
+        }
+        let partitioner = Partitioner::new(spec, schema, shape.schema())?;
         let plan = Plan {
             shape: &shape,
             partitioner: &partitioner,
             encodings: job.table.encodings,
+            parquet,
             cells,
-            memory: usize::try_from(job.limits.memory.0).unwrap_or(usize::MAX),
+            keys,
+            memory,
             threads: threads(job, options),
             progress: &self.progress,
         };
@@ -298,6 +325,7 @@ impl Ingest {
             let written = self.write(scan, &plan, None, sink, &source)?;
             report.status = Status::Unchanged;
             report.rows = written.rows;
+            report.deduplicated = written.left_out;
             report.rejected = written.rejects.count_or_refuse()?;
             return Ok(Preparation::Settled(report));
         };
@@ -308,6 +336,7 @@ impl Ingest {
             }
             (None, None) => return Err(Error::Raced { table: name.to_string() }),
         });
+        let table_schema = schema_to_arrow_schema(schema).map_err(Error::iceberg("read the table's schema"))?;
         let described = async {
             let files = FileSet::new(
                 Arc::clone(&destination),
@@ -322,9 +351,15 @@ impl Ingest {
                 let content_sha256 = identity.digest(&self.progress)?;
                 let (rejected, reject_file) = written.rejects.finish()?;
                 let written_for = WrittenFor::of(destination.table().await?.metadata());
-                Ok((content_sha256, rejected, reject_file, written_for))
+                let replaces = match (&replacement, written.keys) {
+                    (Replacement::Batch, _) => Replaces::Batch,
+                    (Replacement::Slice(slice), _) => Replaces::Slice(slice.keys(&table_schema)?),
+                    (Replacement::Keys(_), keys) => keys.map_or(Replaces::Batch, Replaces::Keys),
+                    (Replacement::Nothing, _) => Replaces::Nothing,
+                };
+                Ok((content_sha256, rejected, reject_file, written_for, replaces))
             };
-            let (content_sha256, rejected, reject_file, written_for) = match checked.await {
+            let (content_sha256, rejected, reject_file, written_for, replaces) = match checked.await {
                 Ok(checked) => checked,
                 Err(error) => {
                     committer.remove(written.files.iter().map(DataFile::file_path)).await;
@@ -332,6 +367,7 @@ impl Ingest {
                 }
             };
             report.rows = written.rows;
+            report.deduplicated = written.left_out;
             report.rejected = rejected;
             report.reject_file = reject_file;
             report.data_files = written.files.len() as u64;
@@ -346,8 +382,8 @@ impl Ingest {
                 rejected,
                 content_sha256,
                 derivation,
-                replaces: Replaces::Batch,
-                on_changed_input: OnChangedInput::Refuse,
+                replaces,
+                on_changed_input,
                 force: options.force,
                 files: written.files,
                 started_ms,
@@ -364,7 +400,13 @@ impl Ingest {
     }
 
     /// The batch id, as the job defines it.
-    fn identify(&self, job: &Job, identity: &mut Identity<'_>, scan_options: &ScanOptions) -> Result<BatchId, Error> {
+    fn identify(
+        &self,
+        job: &Job,
+        replacement: &Replacement,
+        identity: &mut Identity<'_>,
+        scan_options: &ScanOptions,
+    ) -> Result<BatchId, Error> {
         let name = &job.source.name;
         match (job.batch.granularity, &job.batch.partition, job.batch.offsets) {
             (Granularity::Offsets, Some(partition), Some([start, end])) => {
@@ -377,10 +419,17 @@ impl Ingest {
             (_, Some(_), _) | (_, _, Some(_)) => Err(Error::Job(
                 "batch.partition and batch.offsets go with batch.granularity = \"offsets\" only".to_owned(),
             )),
-            (Granularity::Files, None, None) => {
+            (Granularity::File, None, None) if identity.source.files().len() > 1 => Err(Error::Job(
+                "batch.granularity = \"file\" makes a batch of each file, and this is a run of one batch".to_owned(),
+            )),
+            (Granularity::Files | Granularity::File, None, None) => {
                 let facts = identity.facts(&self.progress)?;
                 Ok(BatchId::files(name, &facts))
             }
+            (Granularity::Slice, None, None) => match replacement.slice() {
+                Some(slice) => Ok(slice.batch_id(name)),
+                None => Err(Error::Job("batch.granularity = \"slice\" needs table.slice".to_owned())),
+            },
             (Granularity::Content, None, None) => {
                 self.progress.enter(Phase::Identifying, identity.source.total_bytes());
                 let digest = tokio::task::block_in_place(|| self.content_digest(identity.source, scan_options))?;
@@ -429,8 +478,9 @@ impl Ingest {
 /// As [`Ingest::run`] would fail, before it looks at the table.
 pub fn check(job: &Job, options: &RunOptions) -> Result<(), Error> {
     table_name(&job.table.name)?;
+    let replacement = Replacement::of(job, options.run_date.as_deref(), options.force)?;
     let source = Source::open(source_settings(job)?, &options.base)?;
-    additions(job, &source).map(|_| ())
+    additions(job, &source, &replacement).map(|_| ())
 }
 
 /// The facts about the source that are found once, when they are needed.
@@ -440,24 +490,28 @@ struct Identity<'a> {
 }
 
 impl Identity<'_> {
-    fn facts(&mut self, progress: &Progress) -> Result<Vec<hexfloe_batch::FileFact>, Error> {
+    fn facts(&mut self, progress: &Progress) -> Result<Vec<FileFact>, Error> {
         progress.enter(Phase::Identifying, self.source.total_bytes());
         let facts = tokio::task::block_in_place(|| self.source.facts(&|bytes| progress.add(0, bytes)))?;
         self.digest = Some(files_digest(&facts));
         Ok(facts)
     }
 
-    /// The digest for the snapshot summary.
+    /// The digest for the snapshot summary: that of the id where the id has one, otherwise one of the files' contents,
+    /// whatever the files are called. It is a batch of the same offsets or of the same slice that is compared by it.
     fn digest(&mut self, progress: &Progress) -> Result<Sha256Hex, Error> {
-        if self.digest.is_none() {
-            self.facts(progress)?;
+        if let Some(digest) = self.digest {
+            return Ok(digest);
         }
-        Ok(self.digest.unwrap_or_else(|| files_digest(&[])))
+        let unnamed = self.facts(progress)?.into_iter().map(|fact| FileFact { path: String::new(), ..fact });
+        let digest = files_digest(&unnamed.collect::<Vec<_>>());
+        self.digest = Some(digest);
+        Ok(digest)
     }
 }
 
 /// The table is not the one the files were written for: they are gone, and everything can begin anew.
-fn restartable(error: &Error) -> bool {
+pub(crate) fn restartable(error: &Error) -> bool {
     matches!(
         error,
         Error::Raced { .. }
@@ -488,7 +542,7 @@ fn threads(job: &Job, options: &RunOptions) -> usize {
 }
 
 /// The source as it is scanned: `table.sort` is part of the SQL.
-fn source_settings(job: &Job) -> Result<SourceSettings, Error> {
+pub(crate) fn source_settings(job: &Job) -> Result<SourceSettings, Error> {
     let mut settings = job.source.clone();
     if !job.table.sort.is_empty() {
         if !cfg!(feature = "sql") {
@@ -506,7 +560,7 @@ fn source_settings(job: &Job) -> Result<SourceSettings, Error> {
 }
 
 /// What the job adds to the source's columns.
-fn additions(job: &Job, source: &Source) -> Result<Additions, Error> {
+fn additions(job: &Job, source: &Source, replacement: &Replacement) -> Result<Additions, Error> {
     let geometry = job.geometry.clone().unwrap_or_default();
     let stated = source.geometry()?;
     let points = match (geometry.lat, geometry.lon, geometry.column) {
@@ -550,7 +604,7 @@ fn additions(job: &Job, source: &Source) -> Result<Additions, Error> {
         })
         .transpose()?;
     let stored = geometry.store.map(|_| geometry.store_column.unwrap_or_else(|| "geometry".to_owned()));
-    Ok(Additions { points, cells, geometry: stored })
+    Ok(Additions { points, cells, geometry: stored, slice: replacement.slice().cloned() })
 }
 
 fn required_columns(additions: &Additions) -> Vec<String> {
@@ -609,6 +663,8 @@ fn definition(
         ("commit.retry.max-wait-ms", "2000"),
         ("write.parquet.compression-codec", "zstd"),
         ("write.metadata.previous-versions-max", "20"),
+        // Many small batches make many manifests; ten of them are read as one.
+        ("commit.manifest.min-count-to-merge", "10"),
         ("write.metadata.delete-after-commit.enabled", "true"),
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()))

@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, BooleanArray, BooleanBufferBuilder, RecordBatch, StringViewArray, make_view, new_null_array,
+    Array, ArrayRef, BooleanArray, BooleanBufferBuilder, RecordBatch, Scalar, StringViewArray, UInt32Array, make_view,
+    new_null_array,
 };
 use arrow::buffer::{Buffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -14,17 +15,27 @@ use hexfloe_batch::{BATCH_ID_COLUMN, BatchId, CellDerivation, PointColumns, Poin
 use hexfloe_source::SourceBatch;
 use iceberg::arrow::schema_to_arrow_schema;
 
-use crate::Error;
+use crate::place::{LeftOut, Places, RowPlaces};
 use crate::rejects::RejectedRows;
-use crate::types;
+use crate::slice::Slice;
+use crate::{Error, types};
 
 /// What a job adds to and takes from its source.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Additions {
     pub(crate) points: Option<PointColumns>,
     pub(crate) cells: Option<CellDerivation>,
     /// The name of the geometry column to keep.
     pub(crate) geometry: Option<String>,
+    /// The slice that all rows are of; its columns are added where the source lacks them.
+    pub(crate) slice: Option<Slice>,
+}
+
+/// A column in which no row may be null, and the setting that says so.
+#[derive(Clone, Debug)]
+pub(crate) struct Required {
+    pub(crate) column: String,
+    pub(crate) setting: &'static str,
 }
 
 impl Additions {
@@ -50,6 +61,10 @@ impl Additions {
                 .map_err(|why| Error::Mismatch(format!("column `{}` of the source {why}", field.name())))?;
             fields.push(Field::new(field.name(), data_type, true));
         }
+        for field in self.slice.iter().flat_map(|slice| slice.missing_from(input)) {
+            refuse_clash(&made, field.name())?;
+            fields.push(field);
+        }
         fields.extend(made);
         Ok(Schema::new(fields))
     }
@@ -58,8 +73,15 @@ impl Additions {
 /// Where a column of the table comes from.
 #[derive(Clone, Debug)]
 enum Origin {
-    Source { index: usize, required: bool },
+    Source {
+        index: usize,
+        required: bool,
+        /// The value that it has in every row of the slice, and that value's text.
+        slice: Option<(ArrayRef, String)>,
+    },
     Made(usize),
+    /// One value in all rows: the slice's.
+    Slice(ArrayRef),
     Null,
 }
 
@@ -72,6 +94,19 @@ pub(crate) struct Shape {
     additions: Additions,
     batch_id: BatchId,
     render_rejects: bool,
+    places: Places,
+    left_out: LeftOut,
+}
+
+/// Rows of the source as rows of the table.
+#[derive(Debug)]
+pub(crate) struct Shaped {
+    pub(crate) rows: RecordBatch,
+    /// Where they come from.
+    pub(crate) places: RowPlaces,
+    pub(crate) rejected: RejectedRows,
+    /// How many rows were left out for a better one with the same key.
+    pub(crate) left_out: usize,
 }
 
 impl Shape {
@@ -84,17 +119,34 @@ impl Shape {
         input: &Schema,
         table: &iceberg::spec::Schema,
         additions: Additions,
+        required_columns: &[Required],
         batch_id: BatchId,
+        places: Places,
         render_rejects: bool,
     ) -> Result<Self, Error> {
         let table = schema_to_arrow_schema(table).map_err(Error::iceberg("read the table's schema"))?;
         let made = additions.made();
+        if let Some(slice) = &additions.slice {
+            slice.keys(&table)?;
+        }
+        for Required { column, setting } in required_columns {
+            if table.index_of(column).is_err() {
+                return Err(Error::Mismatch(format!("{setting}: the table has no column `{column}`")));
+            }
+        }
         let mut fields = Vec::new();
         let mut origins = Vec::new();
         for field in table.fields() {
             let name = field.name();
+            let slice = additions.slice.as_ref().and_then(|slice| slice.column(name));
+            let needed_by = required_columns.iter().find(|required| required.column == *name);
             let (origin, data_type) = if let Some(index) = made.iter().position(|made| made.name() == name) {
                 let made = made[index].data_type();
+                if slice.is_some() {
+                    return Err(Error::Mismatch(format!(
+                        "table.slice: the column `{name}` is made by the job; a slice is of columns of the source"
+                    )));
+                }
                 if types::table_type(made).as_ref() != Ok(field.data_type()) {
                     return Err(Error::Mismatch(format!(
                         "column `{name}` is {} in the table, and the job makes it {made}: change the job, or write to \
@@ -116,8 +168,15 @@ impl Shape {
                         field.data_type()
                     )));
                 }
-                let required = !field.is_nullable();
-                (Origin::Source { index, required }, types::writing_type(Some(given), field.data_type()))
+                let required = !field.is_nullable() || needed_by.is_some() || slice.is_some();
+                let writing = types::writing_type(Some(given), field.data_type());
+                let slice =
+                    slice.map(|slice| Ok::<_, Error>((slice.value(&writing)?, slice.text.clone()))).transpose()?;
+                (Origin::Source { index, required, slice }, writing)
+            } else if let Some(slice) = slice {
+                (Origin::Slice(slice.value(field.data_type())?), field.data_type().clone())
+            } else if let Some(Required { setting, .. }) = needed_by {
+                return Err(Error::Mismatch(format!("{setting} needs a column `{name}`, and the source has none")));
             } else if field.is_nullable() {
                 (Origin::Null, field.data_type().clone())
             } else {
@@ -142,7 +201,23 @@ impl Shape {
                 missing.name()
             )));
         }
-        Ok(Self { schema: Arc::new(Schema::new(fields)), origins, additions, batch_id, render_rejects })
+        let (schema, left_out) = (Arc::new(Schema::new(fields)), LeftOut::default());
+        Ok(Self { schema, origins, additions, batch_id, render_rejects, places, left_out })
+    }
+
+    /// From now on these rows are left out.
+    pub(crate) fn leave_out(&mut self, left_out: LeftOut) {
+        self.left_out = left_out;
+    }
+
+    /// How many rows are left out of the whole input.
+    pub(crate) fn left_out(&self) -> usize {
+        self.left_out.len()
+    }
+
+    /// Where rows are.
+    pub(crate) fn places(&self) -> &Places {
+        &self.places
     }
 
     /// The table's columns as they are handed to the Parquet writer.
@@ -156,7 +231,17 @@ impl Shape {
     }
 
     /// The rows of `source` that can be used as rows of the table, and those that cannot.
-    pub(crate) fn apply(&self, source: SourceBatch) -> Result<(RecordBatch, RejectedRows), Error> {
+    pub(crate) fn apply(&self, source: SourceBatch) -> Result<Shaped, Error> {
+        self.fit(source, self.render_rejects)
+    }
+
+    /// The rows that can be used, and where they are.
+    pub(crate) fn usable(&self, source: SourceBatch) -> Result<(RecordBatch, RowPlaces), Error> {
+        let Shaped { rows, places, .. } = self.fit(source, false)?;
+        Ok((rows, places))
+    }
+
+    fn fit(&self, source: SourceBatch, render_rejects: bool) -> Result<Shaped, Error> {
         let SourceBatch { batch, file, first_row, rejects } = source;
         let (mut points, at_points) = match &self.additions.points {
             Some(columns) => {
@@ -167,26 +252,50 @@ impl Shape {
         };
         let missing = self.missing_values(&batch);
         let (mut columns, too_large) = self.convert(&batch, &file)?;
-        let rejects = first_of_each_row([rejects, at_points, missing, too_large]);
-        let rows = batch.num_rows() - rejects.len();
-        if !rejects.is_empty() {
-            let keep = keep(batch.num_rows(), &rejects);
+        let outside = self.outside_of_slice(&columns)?;
+        let rejects = first_of_each_row([rejects, at_points, missing, too_large, outside]);
+        let first = self.places.at(&file, first_row);
+        let left_out: Vec<usize> = self.left_out.within(first, batch.num_rows()).collect();
+        let rows = batch.num_rows() - rejects.len() - left_out.len();
+        let mut kept = None;
+        if rows < batch.num_rows() {
+            let out = rejects.iter().map(|reject| reject.row).chain(left_out.iter().copied());
+            let keep = keep(batch.num_rows(), out);
             let failed = Error::arrow("take out rejected rows");
             for column in columns.iter_mut().flatten() {
                 *column = arrow::compute::filter(column, &keep).map_err(&failed)?;
             }
             points = points.map(|points| points.filter(&keep)).transpose()?;
+            kept = Some(keep.values().set_indices_u32().collect());
         }
-        let rejected = RejectedRows::new(&file, first_row, rejects, &batch, self.render_rejects)?;
+        let rejected = RejectedRows::new(&file, first_row, rejects, &batch, render_rejects)?;
         let made = self.make(rows, points.as_ref())?;
         let columns = columns.into_iter().zip(&self.origins).zip(self.schema.fields());
         let columns = columns.map(|((column, origin), field)| match (column, origin) {
-            (Some(column), _) => column,
-            (None, Origin::Made(index)) => Arc::clone(&made[*index]),
-            (None, _) => new_null_array(field.data_type(), rows),
+            (Some(column), _) => Ok(column),
+            (None, Origin::Made(index)) => Ok(Arc::clone(&made[*index])),
+            (None, Origin::Slice(value)) => repeated(value, rows).map_err(Error::arrow("fill in the slice")),
+            (None, _) => Ok(new_null_array(field.data_type(), rows)),
         });
-        let shaped = RecordBatch::try_new(Arc::clone(&self.schema), columns.collect());
-        Ok((shaped.map_err(Error::arrow("put a batch into the table's columns"))?, rejected))
+        let shaped = RecordBatch::try_new(Arc::clone(&self.schema), columns.collect::<Result<_, _>>()?);
+        let rows = shaped.map_err(Error::arrow("put a batch into the table's columns"))?;
+        Ok(Shaped { rows, places: RowPlaces::new(first, kept), rejected, left_out: left_out.len() })
+    }
+
+    /// Rows that are not of the slice. Nulls are missing values already.
+    fn outside_of_slice(&self, columns: &[Option<ArrayRef>]) -> Result<Vec<Reject>, Error> {
+        let failed = Error::arrow("compare rows with their slice");
+        let mut rejects = Vec::new();
+        for ((column, origin), field) in columns.iter().zip(&self.origins).zip(self.schema.fields()) {
+            let (Some(column), Origin::Source { slice: Some((value, text)), .. }) = (column, origin) else { continue };
+            let other = arrow::compute::kernels::cmp::neq(column, &Scalar::new(value)).map_err(&failed)?;
+            for row in (0..other.len()).filter(|row| other.is_valid(*row) && other.value(*row)) {
+                let value = arrow::util::display::array_value_to_string(column, row).map_err(&failed)?;
+                let (column, slice) = (field.name().clone(), text.clone());
+                rejects.push(Reject { row, reason: RejectReason::OutsideSlice { column, value, slice } });
+            }
+        }
+        Ok(rejects)
     }
 
     /// The columns that come from the source, in the types of the table; and the rows with a value that such a type cannot
@@ -221,7 +330,7 @@ impl Shape {
     fn missing_values(&self, batch: &RecordBatch) -> Vec<Reject> {
         let mut rejects = Vec::new();
         for origin in &self.origins {
-            let Origin::Source { index, required: true } = origin else { continue };
+            let Origin::Source { index, required: true, .. } = origin else { continue };
             let (column, schema) = (batch.column(*index), batch.schema());
             if column.logical_null_count() > 0 {
                 let name = schema.field(*index).name();
@@ -277,11 +386,16 @@ fn first_of_each_row<const N: usize>(lists: [Vec<Reject>; N]) -> Vec<Reject> {
     rejects
 }
 
-fn keep(rows: usize, rejects: &[Reject]) -> BooleanArray {
+fn keep(rows: usize, out: impl Iterator<Item = usize>) -> BooleanArray {
     let mut keep = BooleanBufferBuilder::new(rows);
     keep.append_n(rows, true);
-    for reject in rejects {
-        keep.set_bit(reject.row, false);
+    for row in out {
+        keep.set_bit(row, false);
     }
     BooleanArray::new(keep.finish(), None)
+}
+
+/// The only value of an array, in every row.
+fn repeated(value: &ArrayRef, rows: usize) -> Result<ArrayRef, arrow::error::ArrowError> {
+    arrow::compute::take(value, &UInt32Array::from(vec![0; rows]), None)
 }

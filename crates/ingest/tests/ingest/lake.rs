@@ -11,17 +11,17 @@ use arrow::array::{AsArray, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Int64Type};
 use async_trait::async_trait;
-use hexfloe_catalog::{Access, CatalogSettings, OpenCatalog};
+use hexfloe_catalog::{Access, CatalogSettings, CommitOutcome, CommitRequest, OpenCatalog};
 use hexfloe_commit::{Environment, SharedEnvironment};
 use hexfloe_ingest::{Error, Ingest, Job, Report, RunOptions};
 use hexfloe_store::Store;
-use iceberg::TableIdent;
-use iceberg::spec::{DataFile, Literal};
+use iceberg::spec::{DataFile, Literal, Snapshot, SnapshotReference, SnapshotRetention};
 use iceberg::table::Table;
+use iceberg::{TableIdent, TableRequirement, TableUpdate};
 use object_store::ObjectStore;
 use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use parquet::file::metadata::ParquetMetaData;
+use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
 use parquet::file::properties::WriterProperties;
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -126,6 +126,47 @@ impl Lake {
 
     pub(crate) async fn table(&self) -> Option<Table> {
         self.catalog.load(&places()).await.unwrap()
+    }
+
+    /// Somebody sets properties of the table (or removes them), and appends nothing.
+    pub(crate) async fn set_properties(&self, properties: &[(&str, Option<&str>)]) {
+        self.replace_head(true, properties).await;
+    }
+
+    /// The current snapshot gets a successor with the same files, and properties are set or removed. Unless `told`, the
+    /// successor has no ancestors and does not say which batches it holds. Gives its id.
+    pub(crate) async fn replace_head(&self, told: bool, properties: &[(&str, Option<&str>)]) -> i64 {
+        let table = self.table().await.unwrap();
+        let metadata = table.metadata();
+        let head = metadata.current_snapshot().unwrap();
+        let id = metadata.last_sequence_number() + 1;
+        let mut summary = head.summary().clone();
+        summary.additional_properties.retain(|name, _| told || !name.starts_with("ingest."));
+        let successor = Snapshot::builder()
+            .with_snapshot_id(id)
+            .with_parent_snapshot_id(told.then(|| head.snapshot_id()))
+            .with_sequence_number(id)
+            .with_timestamp_ms(head.timestamp_ms() + 1)
+            .with_manifest_list(head.manifest_list())
+            .with_summary(summary)
+            .with_schema_id(metadata.current_schema_id())
+            .build();
+        let reference = SnapshotReference::new(id, SnapshotRetention::branch(None, None, None));
+        let set = properties.iter().filter_map(|(name, value)| Some(((*name).to_owned(), (*value)?.to_owned())));
+        let removals = properties.iter().filter(|(_, value)| value.is_none()).map(|(name, _)| (*name).to_owned());
+        let request = CommitRequest {
+            requirements: vec![TableRequirement::UuidMatch { uuid: metadata.uuid() }],
+            updates: vec![
+                TableUpdate::AddSnapshot { snapshot: successor },
+                TableUpdate::SetSnapshotRef { ref_name: "main".to_owned(), reference },
+                TableUpdate::SetProperties { updates: set.collect() },
+                TableUpdate::RemoveProperties { removals: removals.collect() },
+            ],
+            base: table,
+        };
+        let outcome = self.catalog.port().commit(&request).await.unwrap();
+        assert!(matches!(outcome, CommitOutcome::Committed(_)), "{outcome:?}");
+        id
     }
 
     /// The files of the current snapshot, in the order in which they were begun.
@@ -235,7 +276,9 @@ pub(crate) fn partition(file: &DataFile) -> String {
 }
 
 pub(crate) fn footer(file: &DataFile) -> ParquetMetaData {
-    let builder = ParquetRecordBatchReaderBuilder::try_new(File::open(local(file)).unwrap()).unwrap();
+    let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional);
+    let file = File::open(local(file)).unwrap();
+    let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options).unwrap();
     builder.metadata().as_ref().clone()
 }
 

@@ -124,7 +124,7 @@ async fn a_batch_without_rejects_any_more_loses_its_reject_file() {
     lake.write("in.csv", input(10, 5));
     let path = lake.run(&job).await.unwrap().reject_file.unwrap();
     lake.write("in.csv", input(10, 11));
-    let report = lake.force(&job, &[]).await.unwrap();
+    let report = lake.force(&job, &["batch.on_changed_input=replace"]).await.unwrap();
     assert_eq!((report.rows, report.rejected, report.reject_file, report.replaced_rows), (10, 0, None, 8));
     assert!(!path.exists());
 }
