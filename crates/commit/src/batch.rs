@@ -118,8 +118,7 @@ pub enum BatchOutcome {
     Committed {
         /// The snapshot it is in.
         snapshot_id: i64,
-        /// Rows of the table that were replaced, by all batches of the snapshot together. Rows of a removed file that a
-        /// delete file hid already are counted.
+        /// Rows of the table that were replaced, by all batches of the snapshot together.
         replaced_rows: u64,
         /// Attempts made, this one included.
         attempts: u32,

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use parquet::basic::{Compression, ZstdLevel};
+use parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
 use parquet::schema::types::ColumnPath;
 
@@ -14,7 +14,8 @@ pub const ROW_GROUP_ROWS: usize = 131_072;
 /// What the properties of a table say about its Parquet files; Iceberg's defaults for what they do not say.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParquetSettings {
-    /// `write.parquet.compression-codec` and `write.parquet.compression-level`: `zstd`, `snappy` or `uncompressed`.
+    /// `write.parquet.compression-codec` and `write.parquet.compression-level`: `zstd` by default, or
+    /// `snappy`, `gzip`, `lz4`, `brotli`, `uncompressed`.
     pub compression: Compression,
     /// `write.parquet.row-group-size-bytes`: 128 MiB.
     pub row_group_bytes: usize,
@@ -79,21 +80,36 @@ fn compression(properties: &HashMap<String, String>) -> Result<Compression, Erro
     const CODEC: &str = "write.parquet.compression-codec";
     const LEVEL: &str = "write.parquet.compression-level";
     let codec = properties.get(CODEC).map_or("zstd", String::as_str);
-    match codec.trim().to_ascii_lowercase().as_str() {
-        "zstd" => {
-            let level = match properties.get(LEVEL) {
-                None => ZstdLevel::default(),
-                Some(level) => {
-                    let parsed = level.trim().parse().ok().and_then(|level| ZstdLevel::try_new(level).ok());
-                    parsed.ok_or_else(|| refused(LEVEL, level, "a level of zstd, 1 to 22"))?
-                }
-            };
-            Ok(Compression::ZSTD(level))
+    let level = |least: i64, most: i64, usual: i64, expected| match properties.get(LEVEL) {
+        None => Ok(usual),
+        Some(level) => {
+            let parsed = level.trim().parse().ok().filter(|parsed| (least..=most).contains(parsed));
+            parsed.ok_or_else(|| refused(LEVEL, level, expected))
         }
-        "snappy" => Ok(Compression::SNAPPY),
-        "uncompressed" | "none" => Ok(Compression::UNCOMPRESSED),
-        _ => Err(refused(CODEC, codec, "`zstd`, `snappy` or `uncompressed`")),
-    }
+    };
+    let small = |level: i64| u32::try_from(level).unwrap_or_default();
+    let codec = match codec.trim().to_ascii_lowercase().as_str() {
+        "zstd" => {
+            let level = level(1, 22, ZstdLevel::default().compression_level().into(), "a level of zstd, 1 to 22")?;
+            i32::try_from(level).ok().and_then(|level| ZstdLevel::try_new(level).ok()).map(Compression::ZSTD)
+        }
+        "gzip" => {
+            let usual = GzipLevel::default().compression_level().into();
+            GzipLevel::try_new(small(level(0, 9, usual, "a level of gzip, 0 to 9")?)).ok().map(Compression::GZIP)
+        }
+        "brotli" => {
+            let usual = BrotliLevel::default().compression_level().into();
+            BrotliLevel::try_new(small(level(0, 11, usual, "a level of brotli, 0 to 11")?))
+                .ok()
+                .map(Compression::BROTLI)
+        }
+        "lz4" => Some(Compression::LZ4_RAW),
+        "snappy" => Some(Compression::SNAPPY),
+        "uncompressed" | "none" => Some(Compression::UNCOMPRESSED),
+        _ => None,
+    };
+    let known = "`zstd`, `snappy`, `gzip`, `lz4`, `brotli` or `uncompressed`";
+    codec.ok_or_else(|| refused(CODEC, properties.get(CODEC).map_or("zstd", String::as_str), known))
 }
 
 fn size(properties: &HashMap<String, String>, name: &str, default: usize) -> Result<usize, Error> {
@@ -156,7 +172,18 @@ mod tests {
     }
 
     #[rstest]
-    #[case("write.parquet.compression-codec", "lz4")]
+    #[case("gzip", Compression::GZIP(GzipLevel::default()))]
+    #[case("Snappy", Compression::SNAPPY)]
+    #[case("lz4", Compression::LZ4_RAW)]
+    #[case("brotli", Compression::BROTLI(BrotliLevel::default()))]
+    #[case("uncompressed", Compression::UNCOMPRESSED)]
+    fn every_codec_of_the_format_can_be_asked_for(#[case] name: &str, #[case] codec: Compression) {
+        let settings = ParquetSettings::of(&properties(&[("write.parquet.compression-codec", name)])).unwrap();
+        assert_eq!(settings.compression, codec);
+    }
+
+    #[rstest]
+    #[case("write.parquet.compression-codec", "lzo")]
     #[case("write.parquet.compression-level", "99")]
     #[case("write.parquet.page-size-bytes", "0")]
     #[case("write.parquet.row-group-size-bytes", "1 MB")]

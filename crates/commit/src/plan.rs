@@ -62,14 +62,17 @@ impl Plan {
             let fates = looking.fates(loaded).await?;
             touched.extend(fates.into_iter().map(|(entry, fate)| Touched { manifest, entry, fate }));
         }
-        plan.replaced_rows = touched
-            .iter()
-            .map(|touched| match &touched.fate {
+        for touched in &touched {
+            let loaded = &base.manifests[touched.manifest];
+            plan.replaced_rows += match &touched.fate {
                 Fate::Keep => 0,
-                Fate::Remove => base.manifests[touched.manifest].entries[touched.entry].record_count(),
                 Fate::Part(rows) => rows.len() as u64,
-            })
-            .sum();
+                Fate::Remove => {
+                    let entry = &loaded.entries[touched.entry];
+                    looking.rows_left(entry, loaded.file.partition_spec_id).await
+                }
+            };
+        }
         plan.touched = touched;
         Ok(plan)
     }
@@ -158,6 +161,23 @@ impl<'a> Looking<'a> {
         });
         let fates: Vec<(usize, Fate)> = fates.buffered(CONCURRENT_LOOKS).try_collect().await?;
         Ok(fates.into_iter().filter(|(_, fate)| *fate != Fate::Keep).collect())
+    }
+
+    /// How many rows of a file deletes have left, to be reported. A file that goes need not be readable, so what cannot be read
+    /// hides nothing.
+    async fn rows_left(&self, entry: &ManifestEntry, spec_id: i32) -> u64 {
+        let rows = entry.record_count();
+        let hidden = async {
+            let hidden = self.deletes.hidden(self.reading, entry, spec_id).await?;
+            if hidden.is_empty() {
+                return Ok(0);
+            }
+            let (file, spec) = (entry.data_file(), self.base.metadata().partition_spec_by_id(spec_id));
+            let footer = self.reading.footer(file).await?;
+            let hidden = hidden.rows(self.reading, file, spec, &footer).await?;
+            Ok::<_, Error>((0..rows).filter(|position| hidden.contains(*position)).count() as u64)
+        };
+        rows - hidden.await.unwrap_or(0)
     }
 
     /// What the compared columns of a file say.

@@ -169,6 +169,16 @@ impl<'a> Reading<'a> {
             }
             let same = stored.fields().iter().find(|stored| id_of(stored) == id);
             if let Some(stored) = same
+                && !has_ids
+                && stored.data_type().is_nested()
+            {
+                let name = field.name();
+                return Err(refuse(
+                    file,
+                    &format!("its column `{name}` is nested, and carries no field ids; compact the table first"),
+                ));
+            }
+            if let Some(stored) = same
                 && !reads_as(stored.data_type(), field.data_type())
                 && !int96(stored.name())
             {
@@ -180,6 +190,16 @@ impl<'a> Reading<'a> {
             }
         }
         Ok(())
+    }
+}
+
+/// A type for people: what is nested is not spelled out.
+fn brief(kind: &DataType) -> String {
+    match kind {
+        DataType::Struct(_) => "a struct of other fields".to_owned(),
+        DataType::List(_) => "a list of other elements".to_owned(),
+        DataType::Map(..) => "a map of other entries".to_owned(),
+        plain => plain.to_string(),
     }
 }
 
