@@ -182,7 +182,7 @@ impl<'a> Reading<'a> {
                 && !reads_as(stored.data_type(), field.data_type())
                 && !int96(stored.name())
             {
-                let (from, to) = (stored.data_type(), field.data_type());
+                let (from, to) = (brief(stored.data_type()), brief(field.data_type()));
                 let name = field.name();
                 let reason =
                     format!("its column `{name}` is stored as {from}, and is {to} now; compact the table first");
