@@ -12,6 +12,7 @@ mod geometry;
 mod guarantee;
 mod ledger;
 mod memory;
+mod modes;
 mod other_engines;
 mod partitions;
 mod quality;

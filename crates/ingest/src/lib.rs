@@ -39,6 +39,9 @@
 //! # Ok::<(), hexfloe_ingest::Error>(())
 //! ```
 //!
+//! What a batch replaces is its table's [`Mode`]: the rows of the same batch, those of a slice that it owns, those with its
+//! keys, or nothing. Whatever it is, the batch has an id, and comes once.
+//!
 //! # What it does not do
 //!
 //! It holds no query engine: `source.select` and `table.sort` need the feature `sql`. It does not evolve the schema of a

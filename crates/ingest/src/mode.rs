@@ -58,7 +58,10 @@ impl Replacement {
         }
         match mode {
             Mode::Batch => Ok(Self::Batch),
-            Mode::Slice => Ok(Self::Slice(Slice::new(&table.slice, run_date)?)),
+            Mode::Slice => {
+                let is_identity = job.batch.granularity == Granularity::Slice;
+                Ok(Self::Slice(Slice::new(&table.slice, run_date, is_identity)?))
+            }
             Mode::Upsert if table.key.is_empty() => {
                 refuse("table.mode = \"upsert\" needs table.key, such as key = [\"event_date\", \"event_id\"]".to_owned())
             }

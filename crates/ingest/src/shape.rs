@@ -173,7 +173,8 @@ impl Shape {
                 let slice =
                     slice.map(|slice| Ok::<_, Error>((slice.value(&writing)?, slice.text.clone()))).transpose()?;
                 (Origin::Source { index, required, slice }, writing)
-            } else if let Some(slice) = slice {
+            } else if let (Some(slice), Some(whole)) = (slice, &additions.slice) {
+                whole.refuse_unknown_to_id(name)?;
                 (Origin::Slice(slice.value(field.data_type())?), field.data_type().clone())
             } else if let Some(Required { setting, .. }) = needed_by {
                 return Err(Error::Mismatch(format!("{setting} needs a column `{name}`, and the source has none")));

@@ -23,6 +23,8 @@ const RUN_DATE: &str = "$run_date";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Slice {
     columns: Vec<SliceColumn>,
+    /// Whether it is what the batch id is made of.
+    is_identity: bool,
 }
 
 /// One of its columns.
@@ -36,8 +38,12 @@ pub(crate) struct SliceColumn {
 }
 
 impl Slice {
-    /// The slice that a job names, for a run of a date.
-    pub(crate) fn new(values: &BTreeMap<String, SliceValue>, run_date: Option<&str>) -> Result<Self, Error> {
+    /// The slice that a job names, for a run of a date. `is_identity` says that the batch id is made of it.
+    pub(crate) fn new(
+        values: &BTreeMap<String, SliceValue>,
+        run_date: Option<&str>,
+        is_identity: bool,
+    ) -> Result<Self, Error> {
         let mut columns = Vec::new();
         for (name, value) in values {
             let (text, natural) = match value {
@@ -61,7 +67,7 @@ impl Slice {
                 "table.mode = \"slice\" needs table.slice, such as slice = { run_date = \"$run_date\" }".to_owned(),
             ));
         }
-        Ok(Self { columns })
+        Ok(Self { columns, is_identity })
     }
 
     /// The batch that owns it.
@@ -77,6 +83,18 @@ impl Slice {
     pub(crate) fn missing_from(&self, input: &Schema) -> Vec<Field> {
         let missing = self.columns.iter().filter(|column| input.index_of(&column.name).is_err());
         missing.map(|column| Field::new(&column.name, column.natural.clone(), true)).collect()
+    }
+
+    /// Whether a column that the source lacks may be filled in. If the id did not tell the slice, the same input would be the
+    /// same batch in every slice, and all but the first would be skipped.
+    pub(crate) fn refuse_unknown_to_id(&self, column: &str) -> Result<(), Error> {
+        if self.is_identity {
+            return Ok(());
+        }
+        Err(Error::Mismatch(format!(
+            "table.slice: the source has no column `{column}`; it is filled in with batch.granularity = \"slice\" only, where \
+             the batch id is made of it"
+        )))
     }
 
     /// The slice in the types of a table, to find its rows by.
@@ -125,7 +143,7 @@ mod tests {
     use super::*;
 
     fn slice(values: &[(&str, SliceValue)], run_date: Option<&str>) -> Result<Slice, Error> {
-        Slice::new(&values.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(), run_date)
+        Slice::new(&values.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(), run_date, true)
     }
 
     fn text(text: &str) -> SliceValue {

@@ -56,6 +56,18 @@ async fn a_slice_replaces_its_rows_and_no_others_and_is_skipped_when_nothing_cha
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_slice_without_rows_is_emptied() {
+    let lake = Lake::new().await;
+    for (date, csv) in [("2026-08-10", "id,day\n1,2026-08-10\n"), ("2026-08-11", "id,day\n1,2026-08-11\n")] {
+        lake.write("in.csv", csv);
+        lake.run(&slice("in.csv", date)).await.unwrap();
+    }
+    lake.write("in.csv", "id,day\n");
+    assert_eq!(counted(&lake.run(&slice("in.csv", "2026-08-11")).await.unwrap()), (Status::Committed, 0, 1));
+    assert_eq!(table_rows(&lake, &["day", "id"]).await, ["2026-08-10|1"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_column_that_the_input_lacks_is_filled_in_with_the_slices_value() {
     let lake = Lake::new().await;
     lake.write("in.csv", "id\n1\n2\n");
@@ -86,6 +98,18 @@ async fn a_column_that_the_input_lacks_is_filled_in_with_the_slices_value() {
     );
     let error = lake.run(&job).await.unwrap_err();
     assert!(error.to_string().contains("--run-date"), "{error}");
+}
+
+/// By its files it would be the same batch every day, and all days but the first would be skipped.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_column_is_filled_in_only_where_the_batch_id_is_made_of_the_slice() {
+    let lake = Lake::new().await;
+    lake.write("in.csv", "id\n1\n");
+    let by_files = slice("in.csv", "2026-08-11").replace("granularity = \"slice\"", "granularity = \"files\"");
+    let error = lake.run(&by_files).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Configuration);
+    assert!(error.to_string().contains("has no column `day`"), "{error}");
+    assert!(lake.table().await.is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]
