@@ -3,12 +3,14 @@
 #![expect(clippy::unwrap_used, reason = "a test that meets what it does not expect has failed")]
 
 mod batches;
+mod branches;
 mod cities;
 mod concurrency;
 mod crashes;
 mod derivations;
 mod foreign;
 mod geometry;
+mod groups;
 mod guarantee;
 mod ledger;
 mod memory;

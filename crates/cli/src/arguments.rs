@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -25,14 +26,14 @@ Exit codes:
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Land the batch that a job file describes
+    /// Land the batches that job files describe
     #[command(after_help = EXIT_CODES)]
     Ingest(IngestArguments),
     /// Print the id of a batch without ingesting it
     BatchId(BatchIdArguments),
     /// List the batches of a table: ledger and history
     Batches(InspectArguments),
-    /// Look at a table
+    /// Look at a table, publish a branch of it, or go back
     Table {
         #[command(subcommand)]
         command: TableCommand,
@@ -43,12 +44,17 @@ pub(crate) enum Command {
 pub(crate) enum TableCommand {
     /// Show location, size, schema, partitions, derivations and ledger
     Show(InspectArguments),
+    /// Move main on to a branch, so that readers see its batches
+    Publish(PublishArguments),
+    /// Set main back to an earlier snapshot; batches that are undone can be ingested again
+    Rollback(RollbackArguments),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct IngestArguments {
-    /// The job file
-    pub(crate) job: PathBuf,
+    /// Job files, which are run one after the other
+    #[arg(required = true, value_name = "JOB")]
+    pub(crate) jobs: Vec<PathBuf>,
     /// The catalog file [default: the job's, else SQLite and a warehouse below ./lake]
     #[arg(long, value_name = "FILE")]
     pub(crate) catalog: Option<PathBuf>,
@@ -58,13 +64,19 @@ pub(crate) struct IngestArguments {
     /// Set a key of the job: table.name=places.test, limits.threads=1
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
+    /// Commit up to N successive batches of one table in one snapshot
+    #[arg(long, value_name = "N", default_value = "1", value_parser = group)]
+    pub(crate) group: NonZeroUsize,
+    /// Commit to this branch, which is made from main when it is missing [default: main]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) branch: Option<String>,
     /// Ingest again even if the batch is in the table already
     #[arg(long)]
     pub(crate) force: bool,
     /// Read and check everything, write nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Print one JSON object on stdout
+    /// Print one JSON object on stdout; for several batches one for each, on a line of its own
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -89,12 +101,64 @@ pub(crate) struct BatchIdArguments {
 pub(crate) struct InspectArguments {
     /// The table: namespace.name
     pub(crate) table: String,
+    /// The branch to look at [default: main]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) branch: Option<String>,
     /// The catalog file [default: the one below ./lake]
     #[arg(long, value_name = "FILE")]
     pub(crate) catalog: Option<PathBuf>,
     /// Print one JSON object on stdout
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PublishArguments {
+    /// The table: namespace.name
+    pub(crate) table: String,
+    /// The branch; main must not have moved on since it was made
+    #[arg(long, value_name = "NAME")]
+    pub(crate) branch: String,
+    /// Keep the branch
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// The catalog file [default: the one below ./lake]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) catalog: Option<PathBuf>,
+    /// Print one JSON object on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RollbackArguments {
+    /// The table: namespace.name
+    pub(crate) table: String,
+    #[command(flatten)]
+    pub(crate) target: RollbackTarget,
+    /// The catalog file [default: the one below ./lake]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) catalog: Option<PathBuf>,
+    /// Print one JSON object on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct RollbackTarget {
+    /// To this snapshot, an ancestor of the current one
+    #[arg(long, value_name = "N")]
+    pub(crate) to_snapshot: Option<i64>,
+    /// To the snapshot before the one that holds this batch
+    #[arg(long, value_name = "ID")]
+    pub(crate) before_batch: Option<String>,
+}
+
+/// No more than the ledger holds.
+fn group(text: &str) -> Result<NonZeroUsize, String> {
+    let number = text.parse::<NonZeroUsize>().ok().filter(|number| number.get() <= 500);
+    number.ok_or_else(|| "write a number from 1 to 500".to_owned())
 }
 
 fn date(text: &str) -> Result<String, String> {
@@ -146,8 +210,16 @@ mod tests {
 
     #[test]
     fn arguments_that_exclude_each_other_are_refused() {
-        let refused: [&[&str]; 8] = [
+        let refused: [&[&str]; 16] = [
             &["ingest"],
+            &["ingest", "job.toml", "--group", "0"],
+            &["ingest", "job.toml", "--group", "501"],
+            &["ingest", "job.toml", "--branch"],
+            &["table", "publish", "ns.points"],
+            &["table", "rollback", "ns.points"],
+            &["table", "rollback", "ns.points", "--to-snapshot", "1", "--before-batch", "a"],
+            &["table", "rollback", "ns.points", "--to-snapshot", "main"],
+            &["table", "rollback", "--to-snapshot", "1"],
             &["ingest", "job.toml", "--run-date", "2026-02-30"],
             &["ingest", "job.toml", "--run-date", "01.02.2026"],
             &["ingest", "job.toml", "--set"],
@@ -160,6 +232,16 @@ mod tests {
             let parsed = Arguments::try_parse_from(std::iter::once(&"hexfloe").chain(arguments));
             assert!(parsed.is_err_and(|error| error.exit_code() == 2), "{arguments:?}");
         }
+    }
+
+    #[test]
+    fn a_batch_is_committed_by_itself_unless_a_group_is_asked_for() {
+        let group = |arguments: &[&str]| match Arguments::try_parse_from(std::iter::once(&"hexfloe").chain(arguments)) {
+            Ok(Arguments { command: Command::Ingest(arguments) }) => (arguments.jobs.len(), arguments.group.get()),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(group(&["ingest", "a.toml"]), (1, 1));
+        assert_eq!(group(&["ingest", "a.toml", "b.toml", "--group", "20"]), (2, 20));
     }
 
     #[test]

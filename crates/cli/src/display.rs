@@ -14,6 +14,7 @@ use crate::exit::Failure;
 
 /// A progress bar that follows an ingest, on a terminal; elsewhere nothing.
 pub(crate) struct Watcher {
+    bar: ProgressBar,
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -21,12 +22,24 @@ pub(crate) struct Watcher {
 /// Starts to show progress.
 pub(crate) fn watch(progress: Arc<Progress>) -> Watcher {
     let over = Arc::new(AtomicBool::new(false));
-    let seen = Arc::clone(&over);
-    let thread = std::io::stderr().is_terminal().then(|| std::thread::spawn(move || follow(&progress, &seen)));
-    Watcher { over, thread }
+    if !std::io::stderr().is_terminal() {
+        return Watcher { bar: ProgressBar::hidden(), over, thread: None };
+    }
+    let bar = ProgressBar::new(0);
+    if let Ok(style) = ProgressStyle::with_template("{msg:<24} {wide_bar} {bytes}/{total_bytes} {elapsed}") {
+        bar.set_style(style);
+    }
+    let (shown, seen) = (bar.clone(), Arc::clone(&over));
+    let thread = std::thread::spawn(move || follow(&shown, &progress, &seen));
+    Watcher { bar, over, thread: Some(thread) }
 }
 
 impl Watcher {
+    /// Lets something be printed without the bar.
+    pub(crate) fn suspend(&self, print: impl FnOnce()) {
+        self.bar.suspend(print);
+    }
+
     /// Takes the bar away.
     pub(crate) fn stop(self) {
         self.over.store(true, Ordering::Relaxed);
@@ -38,11 +51,7 @@ impl Watcher {
     }
 }
 
-fn follow(progress: &Progress, over: &AtomicBool) {
-    let bar = ProgressBar::new(0);
-    if let Ok(style) = ProgressStyle::with_template("{msg:<24} {wide_bar} {bytes}/{total_bytes} {elapsed}") {
-        bar.set_style(style);
-    }
+fn follow(bar: &ProgressBar, progress: &Progress, over: &AtomicBool) {
     while !over.load(Ordering::Relaxed) {
         let rows = progress.rows();
         let phase = match progress.phase() {
@@ -60,8 +69,8 @@ fn follow(progress: &Progress, over: &AtomicBool) {
     bar.finish_and_clear();
 }
 
-/// The outcome in a sentence or two.
-pub(crate) fn report(report: &Report) {
+/// The outcome in a sentence or two, which begin with `label`.
+pub(crate) fn report(label: &str, report: &Report) {
     let Report { table, batch_id, rows, .. } = report;
     match report.status {
         Status::Committed => {
@@ -69,20 +78,31 @@ pub(crate) fn report(report: &Report) {
                 0 => String::new(),
                 replaced => format!(", replacing {}", HumanCount(replaced)),
             };
+            let attempts = match report.attempts {
+                0 | 1 => String::new(),
+                attempts => format!(", after {attempts} attempts and {} ms of waiting", report.waited_ms),
+            };
             eprintln!(
-                "committed {} rows to {table}{replaced} ({} in {} files, batch {batch_id}, snapshot {})",
+                "{label}committed {} rows to {table}{replaced} ({} in {} files, batch {batch_id}, snapshot {}){attempts}",
                 HumanCount(*rows),
                 HumanBytes(report.bytes),
                 report.data_files,
                 report.snapshot_id.unwrap_or_default(),
             );
         }
-        Status::Skipped => eprintln!("skipped: batch {batch_id} is in {table} already; --force ingests it again"),
-        Status::Unchanged => eprintln!("dry run: {} rows would go to {table} as batch {batch_id}", HumanCount(*rows)),
+        Status::Skipped => {
+            eprintln!("{label}skipped: batch {batch_id} is in {table} already; --force ingests it again");
+        }
+        Status::Unchanged => {
+            eprintln!("{label}dry run: {} rows would go to {table} as batch {batch_id}", HumanCount(*rows));
+        }
     }
     if report.rejected > 0 {
         let place = report.reject_file.as_ref().map_or_else(String::new, |path| format!(" in {}", path.display()));
-        eprintln!("set aside {} rows that cannot be used{place}", HumanCount(report.rejected));
+        eprintln!("{label}set aside {} rows that cannot be used{place}", HumanCount(report.rejected));
+    }
+    if report.deduplicated > 0 {
+        eprintln!("{label}left out {} rows for others with the same key", HumanCount(report.deduplicated));
     }
 }
 

@@ -24,6 +24,24 @@ impl Failure {
         Self { message: format!("{}: {}", path.display(), self.message), ..self }
     }
 
+    /// The same, beginning with what it is about.
+    pub(crate) fn labelled(&self, label: &str) -> Self {
+        Self { code: self.code, message: format!("{label}{}", self.message), no_catalog: self.no_catalog }
+    }
+
+    pub(crate) fn code(&self) -> u8 {
+        self.code
+    }
+
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Says what went wrong on stderr: on one line, but for the list of rejected rows.
+    pub(crate) fn say(&self) {
+        eprintln!("error: {}", self.message);
+    }
+
     /// Whether the catalog was looked for and is not there.
     pub(crate) fn is_no_catalog(&self) -> bool {
         self.no_catalog
@@ -32,6 +50,12 @@ impl Failure {
 
 impl From<hexfloe_ingest::Error> for Failure {
     fn from(error: hexfloe_ingest::Error) -> Self {
+        Self::from(&error)
+    }
+}
+
+impl From<&hexfloe_ingest::Error> for Failure {
+    fn from(error: &hexfloe_ingest::Error) -> Self {
         use hexfloe_ingest::ErrorKind;
         let code = match error.kind() {
             ErrorKind::Configuration => 2,
@@ -43,11 +67,17 @@ impl From<hexfloe_ingest::Error> for Failure {
             _ => 1,
         };
         let no_catalog = matches!(error, hexfloe_ingest::Error::Catalog(hexfloe_catalog::Error::NoCatalog { .. }));
-        let message = match &error {
+        let message = match error {
             hexfloe_ingest::Error::Rejected { count, first } => rejected(*count, first),
             error => chain(error),
         };
         Self { code, message, no_catalog }
+    }
+}
+
+impl From<hexfloe_commit::Error> for Failure {
+    fn from(error: hexfloe_commit::Error) -> Self {
+        hexfloe_ingest::Error::from(error).into()
     }
 }
 
@@ -90,9 +120,9 @@ fn chain(error: &dyn Error) -> String {
     message.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Says what went wrong on stderr: on one line, but for the list of rejected rows.
+/// Says what went wrong, and gives the code to end with.
 pub(crate) fn failed(failure: &Failure) -> ExitCode {
-    eprintln!("error: {}", failure.message);
+    failure.say();
     ExitCode::from(failure.code)
 }
 

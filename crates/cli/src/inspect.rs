@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, SecondsFormat};
 use hexfloe_catalog::Access;
-use hexfloe_commit::{Ledger, history, names};
-use iceberg::TableIdent;
+use hexfloe_commit::{BatchCommit, Ledger, history_of, names};
 use iceberg::table::Table;
 use serde::Serialize;
 
@@ -33,7 +32,7 @@ struct Batch {
 
 pub(crate) async fn batches(arguments: InspectArguments) -> Result<(), Failure> {
     let table = load(&arguments).await?;
-    let batches: Vec<Batch> = history(table.metadata())
+    let batches: Vec<Batch> = history_of(table.metadata(), branch_of(&arguments))
         .into_iter()
         .map(|record| {
             let snapshot = record.snapshot.as_ref();
@@ -98,7 +97,7 @@ struct Column {
 
 pub(crate) async fn show(arguments: InspectArguments) -> Result<(), Failure> {
     let table = load(&arguments).await?;
-    let show = describe(&arguments.table, &table);
+    let show = describe(&arguments.table, &table, branch_of(&arguments));
     if arguments.json {
         return display::json(&show);
     }
@@ -124,9 +123,9 @@ pub(crate) async fn show(arguments: InspectArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-fn describe(name: &str, table: &Table) -> Show {
+fn describe(name: &str, table: &Table, branch: &str) -> Show {
     let metadata = table.metadata();
-    let snapshot = metadata.current_snapshot();
+    let snapshot = metadata.snapshot_for_ref(branch);
     let total = |key: &str| {
         let value = snapshot.and_then(|snapshot| snapshot.summary().additional_properties.get(key)?.parse().ok());
         value.unwrap_or(0)
@@ -156,7 +155,7 @@ fn describe(name: &str, table: &Table) -> Show {
         location: metadata.location().to_owned(),
         metadata_location: table.metadata_location().unwrap_or_default().to_owned(),
         format_version: metadata.format_version() as u8,
-        snapshot_id: metadata.current_snapshot_id(),
+        snapshot_id: snapshot.map(|snapshot| snapshot.snapshot_id()),
         committed_at: snapshot.map(|snapshot| timestamp(snapshot.timestamp_ms())),
         snapshots: metadata.snapshots().len(),
         rows: total("total-records"),
@@ -164,22 +163,30 @@ fn describe(name: &str, table: &Table) -> Show {
         bytes: total("total-files-size"),
         columns: columns.collect(),
         partition: partition.collect(),
-        ledger_batches: Ledger::of(metadata).ids().len(),
+        ledger_batches: Ledger::of_branch(metadata, branch).ids().len(),
         derivations: derivations.collect(),
         properties: metadata.properties().clone().into_iter().collect(),
     }
 }
 
+fn branch_of(arguments: &InspectArguments) -> &str {
+    arguments.branch.as_deref().unwrap_or(BatchCommit::MAIN)
+}
+
 async fn load(arguments: &InspectArguments) -> Result<Table, Failure> {
     let name = &arguments.table;
-    let parts = TableIdent::from_strs(name.split('.'));
-    let ident = parts
-        .ok()
-        .filter(|ident| !ident.namespace().is_empty())
-        .ok_or_else(|| Failure::configuration(format!("{name:?} is not a table; write namespace.name")))?;
+    let ident = open::table_ident(name)?;
     let catalog = open::catalog(arguments.catalog.as_deref(), Access::Existing).await?;
     let table = catalog.load(&ident).await?;
-    table.ok_or_else(|| Failure::configuration(format!("there is no table {name} in the catalog {}", catalog.name())))
+    let table = table
+        .ok_or_else(|| Failure::configuration(format!("there is no table {name} in the catalog {}", catalog.name())))?;
+    if let Some(branch) = &arguments.branch
+        && branch != BatchCommit::MAIN
+        && table.metadata().snapshot_for_ref(branch).is_none()
+    {
+        return Err(Failure::configuration(format!("table {name} has no branch `{branch}`")));
+    }
+    Ok(table)
 }
 
 fn timestamp(ms: i64) -> String {

@@ -7,6 +7,7 @@ mod exit;
 mod ingest;
 mod inspect;
 mod open;
+mod refs;
 
 use std::process::ExitCode;
 
@@ -22,14 +23,17 @@ fn main() -> ExitCode {
     };
     let outcome = runtime.block_on(async {
         match arguments.command {
-            Command::Ingest(arguments) => ingest::run(arguments).await,
+            Command::Ingest(arguments) => return ingest::run(arguments).await,
             Command::BatchId(arguments) => ingest::batch_id(&arguments),
             Command::Batches(arguments) => inspect::batches(arguments).await,
             Command::Table { command: TableCommand::Show(arguments) } => inspect::show(arguments).await,
+            Command::Table { command: TableCommand::Publish(arguments) } => refs::publish(arguments).await,
+            Command::Table { command: TableCommand::Rollback(arguments) } => refs::roll_back(arguments).await,
         }
+        .map(|()| ExitCode::SUCCESS)
     });
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(failure) => exit::failed(&failure),
     }
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use hexfloe_catalog::{Access, CatalogSettings, OpenCatalog};
+use iceberg::TableIdent;
 
 use crate::exit::Failure;
 
@@ -20,6 +21,12 @@ pub(crate) async fn catalog(file: Option<&Path>, access: Access) -> Result<OpenC
     let base = std::path::absolute(if base.as_os_str().is_empty() { Path::new(".") } else { &base })
         .map_err(|error| Failure::unexpected("find the current folder", error))?;
     Ok(OpenCatalog::open(&settings, &base, access).await?)
+}
+
+/// A table as it is named in arguments.
+pub(crate) fn table_ident(name: &str) -> Result<TableIdent, Failure> {
+    let ident = TableIdent::from_strs(name.split('.')).ok().filter(|ident| !ident.namespace().is_empty());
+    ident.ok_or_else(|| Failure::configuration(format!("{name:?} is not a table; write namespace.name")))
 }
 
 /// The folder of a file.

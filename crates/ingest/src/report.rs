@@ -54,8 +54,8 @@ pub struct Report {
 
 impl Report {
     /// The report of a batch that was written, once it is known what became of it.
-    pub(crate) fn landed(self, outcome: BatchOutcome) -> Self {
-        match outcome {
+    pub(crate) fn landed(self, outcome: &BatchOutcome) -> Self {
+        match *outcome {
             BatchOutcome::Committed { snapshot_id, replaced_rows, attempts, waited_ms } => Self {
                 status: Status::Committed,
                 snapshot_id: Some(snapshot_id),

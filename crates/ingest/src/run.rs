@@ -164,7 +164,7 @@ impl Ingest {
         }
         match committer.commit_all(&batches).await {
             Ok(outcomes) => {
-                let reports = std::iter::zip(waiting, outcomes).map(|((_, report), outcome)| report.landed(outcome));
+                let reports = std::iter::zip(waiting, outcomes).map(|((_, report), outcome)| report.landed(&outcome));
                 Ok(reports.collect())
             }
             Err(error) => {
@@ -283,8 +283,7 @@ impl Ingest {
         let cells = additions.cells.as_ref().map_or_else(Vec::new, |cells| vec![cells.column().to_owned()]);
         let memory = usize::try_from(job.limits.memory.0).unwrap_or(usize::MAX);
         let (required, places) = (replacement.required(job), Places::of(&source));
-        let mut shape =
-            Shape::new(scan.schema(), schema, additions, &required, batch_id.clone(), places, quarantine)?;
+        let mut shape = Shape::new(scan.schema(), schema, additions, &required, batch_id.clone(), places, quarantine)?;
         let keys = match replacement.key() {
             Some(key) => Some(KeyColumns::comparable("table.key", key, shape.schema())?),
             None => None,
@@ -294,8 +293,7 @@ impl Ingest {
             let dedupe = Dedupe::new(settings, shape.schema())?;
             self.progress.enter(Phase::Identifying, source.total_bytes());
             let threads = threads(job, options);
-            let left_out =
-                tokio::task::block_in_place(|| dedupe.find(scan, &shape, threads, memory, &self.progress))?;
+            let left_out = tokio::task::block_in_place(|| dedupe.find(scan, &shape, threads, memory, &self.progress))?;
             shape.leave_out(left_out);
             scan = source.scan(&scan_options)?;
         }
