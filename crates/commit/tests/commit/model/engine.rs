@@ -159,6 +159,11 @@ impl Engine {
         live
     }
 
+    /// The rows that no delete file hides.
+    pub(crate) async fn live_rows(&self, table: &Table) -> Vec<Row> {
+        self.live(table).await.into_iter().flat_map(|live| live.rows).map(|(_, row)| row).collect()
+    }
+
     /// Every file that the table refers to, from any snapshot.
     pub(crate) async fn referenced(&self, table: &Table) -> BTreeSet<String> {
         let metadata = table.metadata();
@@ -307,10 +312,7 @@ impl Engine {
             return Effect::Nothing;
         }
         let operation = if positions { Operation::Delete } else { Operation::Overwrite };
-        Effect::Snapshot {
-            id: self.replace(table, operation, replacement).await,
-            change: Change::Delete { remainder, positions },
-        }
+        Effect::Snapshot { id: self.replace(table, operation, replacement).await, change: Change::Delete { remainder } }
     }
 
     /// A snapshot with some files in the place of others.

@@ -48,7 +48,6 @@ pub(crate) enum Change {
     /// Rows whose number leaves this remainder by three went.
     Delete {
         remainder: i64,
-        positions: bool,
     },
 }
 
@@ -75,22 +74,19 @@ pub(crate) struct Model {
     pub(crate) head: Option<i64>,
     nothing: State,
     layout: WrittenFor,
-    /// Whether somebody may have written delete files.
-    delete_files: bool,
     /// Batches that the property names for certain, and the snapshot that wrote it; `None` while it is lost.
     property: Option<Vec<String>>,
     written_by: Option<i64>,
 }
 
 impl Model {
-    pub(crate) fn new(layout: WrittenFor, delete_files: bool) -> Self {
+    pub(crate) fn new(layout: WrittenFor) -> Self {
         Self {
             snapshots: BTreeMap::new(),
             retained: BTreeSet::new(),
             head: None,
             nothing: State::default(),
             layout,
-            delete_files,
             property: Some(Vec::new()),
             written_by: None,
         }
@@ -136,10 +132,7 @@ impl Model {
                 match change {
                     Change::Append(rows) => state.rows.extend(rows),
                     Change::Compact => {}
-                    Change::Delete { remainder, positions } => {
-                        state.rows.retain(|row| row.number % 3 != remainder);
-                        self.delete_files |= positions;
-                    }
+                    Change::Delete { remainder } => state.rows.retain(|row| row.number % 3 != remainder),
                 }
                 self.add(id, None, state);
             }
@@ -192,10 +185,8 @@ impl Model {
                 let mut state = self.state().clone();
                 let before = state.rows.len();
                 state.rows.retain(|row| row.batch.as_ref() != Some(&id));
-                // Of a file that goes as a whole, those that were deleted before are counted too.
                 let replaced = (before - state.rows.len()) as u64;
-                let is_right = replaced_rows == replaced || self.delete_files && replaced_rows > replaced;
-                assert!(is_right, "batch {id} replaced {replaced} rows, not {replaced_rows}");
+                assert_eq!(replaced_rows, replaced, "rows that batch {id} replaced");
                 state.rows.extend(rows.iter().cloned());
                 state.completed.insert(id.clone(), rows);
                 let mut ledger: Vec<String> = self.surely_known().into_iter().filter(|known| *known != id).collect();
