@@ -193,6 +193,23 @@ fn one_row_of_each_key_is_kept_in_the_same_bytes_whatever_the_threads(#[case] ke
     );
 }
 
+/// The order of the input is then that of the sorted result, and its rows are numbered there.
+#[test]
+fn sorted_input_is_deduplicated_in_the_order_of_its_rows() {
+    let sorted = "mode = \"upsert\"\nkey = [\"id\"]\nsort = [\"received\"]";
+    let lake = lake_with(
+        &job("granularity = \"files\"", sorted),
+        "id,received,value\n1,2026-08-13,newest\n2,2026-08-10,only\n1,2026-08-11,oldest\n1,2026-08-12,middle\n",
+    );
+    lake.ingest(&["job.toml"]).refuses(Exit::Input, &["id = 1: select, row 2; and select, row 3"]);
+    for (keep, value) in [("last", "newest"), ("first", "oldest")] {
+        let dedupe = format!("quality.dedupe={{ key = [\"id\"], keep = \"{keep}\" }}");
+        let report = lake.ingest(&["job.toml", "--force", "--set", &dedupe]).committed();
+        assert_eq!((number(&report, "rows"), number(&report, "deduplicated")), (2, 2));
+        assert_eq!(rows(&lake, &["id", "value"]), [format!("1|{value}"), "2|only".to_owned()]);
+    }
+}
+
 #[test]
 fn append_once_adds_a_batch_once_and_refuses_to_be_forced() {
     let lake = lake_with(&job("granularity = \"files\"", "mode = \"append-once\""), "id\n1\n2\n");

@@ -124,10 +124,11 @@ fn a_batch_may_be_replayed_after_a_column_was_added() {
 fn a_replay_that_became_empty_removes_the_earlier_rows_and_is_complete() {
     let lake = Lake::with_points(FIRST);
     let offsets = ["job.toml", "--set", "batch.granularity=\"offsets\"", "--set", "batch.partition=\"0\""];
-    let run = [&offsets[..], &["--set", "batch.offsets=[0, 2]"]].concat();
+    let run =
+        [&offsets[..], &["--set", "batch.offsets=[0, 2]", "--set", "batch.on_changed_input=\"replace\""]].concat();
     lake.ingest(&run).committed();
     lake.write("points.csv", "id,lat,lon\n");
-    let schema = ["--set", "source.schema={id=\"long\", lat=\"double\", lon=\"double\"}", "--force"];
+    let schema = ["--set", "source.schema={id=\"long\", lat=\"double\", lon=\"double\"}"];
     let report = lake.ingest(&[&run[..], &schema].concat()).committed();
     assert_eq!((report["rows"].as_u64(), report["replaced_rows"].as_u64()), (Some(0), Some(2)));
     assert_eq!(report["data_files"], 0, "no empty data files");
