@@ -58,7 +58,8 @@ def _rows_of_catalog(lake):
 
 def _table(lake, table):
     """The table in PyIceberg, or None where there is none."""
-    if not os.path.exists(os.path.join(lake, "catalog.db")):
+    # A catalog can be cut off before it has its tables.
+    if not _rows_of_catalog(lake):
         return None
     catalog = SqlCatalog(
         "lake",

@@ -15,6 +15,10 @@ use clap::Parser;
 
 use crate::arguments::{Arguments, Command, TableCommand};
 
+/// Metadata of a table with many snapshots is many small strings.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {

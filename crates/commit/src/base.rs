@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::{StreamExt, TryStreamExt};
 use iceberg::spec::{
-    DataContentType, DataFile, FormatVersion, ManifestContentType, ManifestEntryRef, ManifestFile, SchemaRef,
+    DataContentType, DataFile, FormatVersion, ManifestContentType, ManifestEntryRef, ManifestFile, SchemaRef, Snapshot,
     SnapshotRef, TableMetadata,
 };
 use iceberg::table::Table;
 
 use crate::Error;
+use crate::history::batches_of;
 use crate::ledger::head;
 use crate::refs;
 
@@ -31,7 +32,8 @@ struct CachedManifest {
 }
 
 impl ManifestCache {
-    async fn manifest(&self, table: &Table, file: ManifestFile) -> Result<LoadedManifest, Error> {
+    /// A manifest with its entries.
+    pub(crate) async fn manifest(&self, table: &Table, file: ManifestFile) -> Result<LoadedManifest, Error> {
         let known = self.manifests.lock().unwrap_or_else(PoisonError::into_inner).get(&file.manifest_path).cloned();
         if let Some(CachedManifest { schema, entries }) = known {
             return Ok(LoadedManifest { file, schema, entries });
@@ -56,15 +58,18 @@ impl ManifestCache {
 
     /// The manifests of a snapshot, in the order of its list.
     async fn manifests(&self, table: &Table, snapshot: &SnapshotRef) -> Result<Vec<LoadedManifest>, Error> {
-        let list = table.manifest_list_reader(snapshot).load().await;
-        let files: Vec<ManifestFile> =
-            list.map_err(Error::iceberg("read the manifest list"))?.consume_entries().into_iter().collect();
-        futures::stream::iter(files)
+        futures::stream::iter(list(table, snapshot).await?)
             .map(|file| self.manifest(table, file))
             .buffered(CONCURRENT_READS)
             .try_collect()
             .await
     }
+}
+
+/// The manifest list of a snapshot.
+async fn list(table: &Table, snapshot: &SnapshotRef) -> Result<Vec<ManifestFile>, Error> {
+    let list = table.manifest_list_reader(snapshot).load().await;
+    Ok(list.map_err(Error::iceberg("read the manifest list"))?.consume_entries().into_iter().collect())
 }
 
 /// Those of `files` that a retained snapshot of `table` refers to, as manifest list, manifest or data file. Only
@@ -140,9 +145,36 @@ pub(crate) struct Base {
     /// The snapshot that a commit builds on: the branch's, or the one that a new branch forks from.
     pub(crate) parent: Option<SnapshotRef>,
     pub(crate) manifests: Vec<LoadedManifest>,
+    /// Manifests that were not read, as nothing in them can matter to the commit; then `manifests` is empty.
+    pub(crate) unread: Vec<ManifestFile>,
+    totals: Option<Totals>,
 }
 
 impl Base {
+    /// The table without the entries of its manifests, for a commit that touches none of its files.
+    ///
+    /// `None` when that is not enough: when there are delete files, or the totals of the last snapshot are not ours.
+    pub(crate) async fn load_untouched(table: &Table, branch: &str) -> Result<Option<Self>, Error> {
+        let Some(parent) = head(table.metadata(), branch).cloned() else { return Ok(None) };
+        let Some(totals) = Totals::told_by(&parent).filter(|_| !batches_of(&parent).is_empty()) else {
+            return Ok(None);
+        };
+        let unread = list(table, &parent).await?;
+        let counted = |file: &ManifestFile| file.added_files_count.is_some() && file.existing_files_count.is_some();
+        if !unread.iter().all(|file| file.content == ManifestContentType::Data && counted(file)) {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            table: table.clone(),
+            branch: branch.to_owned(),
+            branch_head: table.metadata().snapshot_for_ref(branch).map(|snapshot| snapshot.snapshot_id()),
+            parent: Some(parent),
+            manifests: Vec::new(),
+            unread,
+            totals: Some(totals),
+        }))
+    }
+
     pub(crate) async fn load(table: Table, branch: &str, cache: &ManifestCache) -> Result<Self, Error> {
         if table.metadata().format_version() == FormatVersion::V1 {
             return Err(Error::Unsuitable {
@@ -157,7 +189,8 @@ impl Base {
             None => Vec::new(),
         };
         cache.trim(&manifests);
-        Ok(Self { table, branch: branch.to_owned(), branch_head, parent, manifests })
+        let branch = branch.to_owned();
+        Ok(Self { table, branch, branch_head, parent, manifests, unread: Vec::new(), totals: None })
     }
 
     pub(crate) fn metadata(&self) -> &TableMetadata {
@@ -182,8 +215,12 @@ impl Base {
         added.all(|other| other.is_some()).then_some(first)
     }
 
-    /// What the table holds, counted from its entries: summaries of other writers are not always right.
+    /// What the table holds, counted from its entries: summaries of other writers are not always right. Only where the entries
+    /// were not read it is what our own last snapshot says.
     pub(crate) fn totals(&self) -> Totals {
+        if let Some(totals) = &self.totals {
+            return totals.clone();
+        }
         let mut totals = Totals::default();
         for entry in self.manifests.iter().flat_map(LoadedManifest::live) {
             totals.add(entry.data_file());
@@ -204,6 +241,30 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
+    /// What the summary of a snapshot says.
+    fn told_by(snapshot: &Snapshot) -> Option<Self> {
+        let properties = &snapshot.summary().additional_properties;
+        let [records, data_files, delete_files, position_deletes, equality_deletes, bytes] =
+            Self::NAMES.map(|name| properties.get(name).and_then(|value| value.parse().ok()));
+        Some(Self {
+            records: records?,
+            data_files: data_files?,
+            delete_files: delete_files?,
+            position_deletes: position_deletes?,
+            equality_deletes: equality_deletes?,
+            bytes: bytes?,
+        })
+    }
+
+    const NAMES: [&str; 6] = [
+        "total-records",
+        "total-data-files",
+        "total-delete-files",
+        "total-position-deletes",
+        "total-equality-deletes",
+        "total-files-size",
+    ];
+
     pub(crate) fn add(&mut self, file: &DataFile) {
         self.count(file, u64::saturating_add);
     }
@@ -225,14 +286,15 @@ impl Totals {
     }
 
     pub(crate) fn summary(&self) -> [(String, String); 6] {
-        [
-            ("total-records", self.records),
-            ("total-data-files", self.data_files),
-            ("total-delete-files", self.delete_files),
-            ("total-position-deletes", self.position_deletes),
-            ("total-equality-deletes", self.equality_deletes),
-            ("total-files-size", self.bytes),
-        ]
-        .map(|(name, value)| (name.to_owned(), value.to_string()))
+        let values = [
+            self.records,
+            self.data_files,
+            self.delete_files,
+            self.position_deletes,
+            self.equality_deletes,
+            self.bytes,
+        ];
+        let mut values = values.into_iter();
+        Self::NAMES.map(|name| (name.to_owned(), values.next().unwrap_or_default().to_string()))
     }
 }

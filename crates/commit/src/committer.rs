@@ -14,8 +14,8 @@ use crate::base::{self, Base, ManifestCache};
 use crate::batch::{BatchCheck, BatchCommit, BatchOutcome, Derivation, Keys, OnChangedInput, Replaces, WrittenFor};
 use crate::environment::SharedEnvironment;
 use crate::filter::Filter;
-use crate::history::{SummaryBatch, newest_of};
-use crate::ledger::{Ledger, LedgerBounds};
+use crate::history::{SummaryBatch, batches_of, newest_of};
+use crate::ledger::{Ledger, LedgerBounds, ancestry};
 use crate::plan::{Fate, Plan};
 use crate::retry::Backoff;
 use crate::snapshot::{self, AddedFile, SnapshotDraft, SnapshotRequest};
@@ -134,8 +134,8 @@ impl Committer {
 
     /// Whether a batch is in the table, as far as that is recorded, and whether the table's cells are derived as ours are.
     ///
-    /// It is when the ledger has it, or when a snapshot the branch descends from says that it holds the same input. This is
-    /// the check that [`Committer::commit`] makes on each attempt; made before anything is read or written it saves the
+    /// It is when the ledger has it, or when a snapshot the branch descends from says that it holds the same input. Where the
+    /// input may change ([`OnChangedInput::Replace`]) only the latter counts, unless no digest is given. This is the check that [`Committer::commit`] makes on each attempt; made before anything is read or written it saves the
     /// work.
     ///
     /// # Errors
@@ -146,7 +146,7 @@ impl Committer {
         if let Some(derivation) = batch.derivation {
             check_derivation(table, derivation)?;
         }
-        refs::refuse_name(batch.branch)?;
+        refs::check_branch_name(batch.branch)?;
         let recorded = newest_of(metadata, batch.branch, batch.batch_id.as_str());
         let digests =
             recorded.as_ref().and_then(|(_, recorded)| recorded.content_sha256.as_ref()).zip(batch.content_sha256);
@@ -159,7 +159,11 @@ impl Committer {
                 now: batch.content_sha256.map(ToString::to_string).unwrap_or_default(),
             });
         }
-        let known = same == Some(true) || Ledger::of_branch(metadata, batch.branch).contains(batch.batch_id.as_str());
+        // Where the input may change, the ledger's word is not enough: it does not say which input it was.
+        let compared = same.is_some() || batch.content_sha256.is_none();
+        let told = compared || batch.on_changed_input == OnChangedInput::Refuse;
+        let in_ledger = || Ledger::of_branch(metadata, batch.branch).contains(batch.batch_id.as_str());
+        let known = same == Some(true) || (told && in_ledger());
         if batch.force || same == Some(false) || !known {
             return Ok(None);
         }
@@ -365,7 +369,14 @@ impl Committer {
             refuse_without_batch_column(&table)?;
         }
         self.refuse_late(group)?;
-        let base = Base::load(table, &group.first.branch, &self.cache).await?;
+        let base = match self.is_new(group, &table, sent) {
+            true => Base::load_untouched(&table, &group.first.branch).await?,
+            false => None,
+        };
+        let base = match base {
+            Some(base) => base,
+            None => Base::load(table, &group.first.branch, &self.cache).await?,
+        };
         if let Some(landed) = landed_by_manifest(&base, sent) {
             return Ok(landed);
         }
@@ -457,6 +468,36 @@ impl Committer {
         Plan::make(base, &filter, self.catalog.store()).await
     }
 
+    /// Whether it is certain without reading a manifest that the table holds no row of these batches: every snapshot since
+    /// its first one is retained, says which batches it added, and none is one of these, or it is of a kind that adds no rows.
+    ///
+    /// Only batches that replace nothing but themselves can be told so, and only files named for their batch: those of
+    /// another batch, given by mistake, might be in the table.
+    fn is_new(&self, group: Group<'_>, table: &Table, sent: &[Sent]) -> bool {
+        let branch = &group.first.branch;
+        let ledger = Ledger::of_branch(table.metadata(), branch);
+        let by_themselves = group.batches.iter().all(|batch| {
+            let id = batch.batch_id.as_str();
+            let named = batch.files.iter().all(|file| file.file_path().contains(id));
+            named && !ledger.contains(id) && matches!(batch.replaces, Replaces::Batch | Replaces::Nothing)
+        });
+        if !sent.is_empty() || !by_themselves {
+            return false;
+        }
+        let mut first = None;
+        for snapshot in ancestry(table.metadata(), branch) {
+            let added = batches_of(snapshot);
+            let adds_nothing = matches!(snapshot.summary().operation, Operation::Replace | Operation::Delete);
+            let is_one =
+                |added: &SummaryBatch| group.batches.iter().any(|batch| *added.batch_id == *batch.batch_id.as_str());
+            if (added.is_empty() && !adds_nothing) || added.iter().any(is_one) {
+                return false;
+            }
+            first = Some(snapshot);
+        }
+        first.is_some_and(|first| first.parent_snapshot_id().is_none())
+    }
+
     fn refuse_late(&self, group: Group<'_>) -> Result<(), Error> {
         let hours = self.environment.now_ms().saturating_sub(group.started_ms()) / 3_600_000;
         if hours >= MAX_ATTEMPT_HOURS {
@@ -519,6 +560,7 @@ impl Committer {
         let mut draft = snapshot::write(
             SnapshotDraft {
                 base,
+                cache: &self.cache,
                 added,
                 removed,
                 operation: if appends { Operation::Append } else { Operation::Overwrite },
@@ -633,7 +675,7 @@ fn inconsistent(batch: &BatchCommit, reason: impl Into<String>) -> Error {
 /// A batch whose description does not fit its files is not committed: its snapshot would tell an untruth.
 fn refuse_inconsistent(group: Group<'_>) -> Result<(), Error> {
     let Group { first, batches } = group;
-    refs::refuse_name(&first.branch)?;
+    refs::check_branch_name(&first.branch)?;
     let mut ids: HashSet<&BatchId> = HashSet::new();
     for batch in batches {
         let refuse = |reason: String| Err(inconsistent(batch, reason));
@@ -743,7 +785,7 @@ fn summary(batches: &[&BatchCommit]) -> HashMap<String, String> {
         }
     }
     if let Some(derivation) = batches.first().and_then(|batch| batch.derivation.as_ref()) {
-        summary.insert(names::SUMMARY_DERIVATION.to_owned(), derivation.record.to_json());
+        summary.insert(names::SUMMARY_DERIVATION.to_owned(), derivation.record.fingerprint.to_string());
     }
     summary
 }

@@ -134,6 +134,14 @@ pub enum Error {
         /// Why not, and what to do.
         reason: String,
     },
+    /// Somebody changed the table while a branch was to be moved.
+    #[error("table {table} changed meanwhile, and nothing was done ({reason}); look at it and run again")]
+    Moved {
+        /// The table.
+        table: String,
+        /// What the catalog said.
+        reason: String,
+    },
     /// The batch's description does not fit its data files.
     #[error("batch {batch_id} is described wrongly and was not committed: {reason}")]
     Inconsistent {
@@ -260,7 +268,9 @@ impl Error {
             | Self::Ref { .. } => ErrorKind::Configuration,
             Self::ChangedInput { .. } => ErrorKind::Input,
             Self::Derivation { .. } => ErrorKind::Derivation,
-            Self::Changed { .. } | Self::TooLate { .. } | Self::Exhausted { .. } => ErrorKind::Conflict,
+            Self::Changed { .. } | Self::TooLate { .. } | Self::Exhausted { .. } | Self::Moved { .. } => {
+                ErrorKind::Conflict
+            }
             Self::Unknown { .. } => ErrorKind::Unknown,
             Self::Catalog(error) => match error.kind() {
                 hexfloe_catalog::ErrorKind::Configuration => ErrorKind::Configuration,

@@ -18,7 +18,8 @@ pub const SUMMARY_SOURCE: &str = "ingest.source";
 pub const SUMMARY_ROWS: &str = "ingest.rows";
 /// Snapshot summary: rows of the batch that were quarantined.
 pub const SUMMARY_REJECTED: &str = "ingest.rejected";
-/// Snapshot summary: the derivation of the batch's cells, as JSON.
+/// Snapshot summary: the fingerprint of the derivation of the batch's cells. The table property has the whole record; here it
+/// would be repeated in every snapshot.
 pub const SUMMARY_DERIVATION: &str = "ingest.derivation";
 /// Snapshot summary: a digest of the input.
 pub const SUMMARY_CONTENT: &str = "ingest.content-sha256";

@@ -33,6 +33,9 @@ pub(crate) fn of(metadata: &TableMetadata) -> Result<HashMap<String, SnapshotRef
 ///
 /// When the name is that of a tag, which no commit moves.
 pub(crate) fn retention(metadata: &TableMetadata, table: &str, branch: &str) -> Result<SnapshotRetention, Error> {
+    if is_plain(metadata, branch) {
+        return Ok(SnapshotRetention::branch(None, None, None));
+    }
     match of(metadata)?.remove(branch).map(|reference| reference.retention) {
         None => Ok(SnapshotRetention::branch(None, None, None)),
         Some(retention @ SnapshotRetention::Branch { .. }) => Ok(retention),
@@ -42,8 +45,21 @@ pub(crate) fn retention(metadata: &TableMetadata, table: &str, branch: &str) -> 
     }
 }
 
-/// Whether a name can be a branch's, in any catalog.
-pub(crate) fn refuse_name(branch: &str) -> Result<(), Error> {
+/// Whether there is no such ref, or it is a branch without a retention of its own: then setting it to what it is changes
+/// nothing. That is much cheaper than to have the metadata written out.
+fn is_plain(metadata: &TableMetadata, branch: &str) -> bool {
+    let Some(head) = metadata.snapshot_for_ref(branch) else { return true };
+    let plain = SnapshotReference::new(head.snapshot_id(), SnapshotRetention::branch(None, None, None));
+    let set = metadata.clone().into_builder(None).set_ref(branch, plain);
+    set.and_then(iceberg::spec::TableMetadataBuilder::build).is_ok_and(|built| built.changes.is_empty())
+}
+
+/// Refuses what cannot be a branch's name in every catalog.
+///
+/// # Errors
+///
+/// [`Error::BranchName`].
+pub fn check_branch_name(branch: &str) -> Result<(), Error> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if branch == MAIN_BRANCH || (!branch.is_empty() && branch.chars().all(plain)) {
         return Ok(());
@@ -90,7 +106,7 @@ impl Committer {
     ///
     /// # Errors
     ///
-    /// [`Error::Ref`] when there is no such ancestor or the branch moved, [`Error::Unknown`] when the catalog's answer is
+    /// [`Error::Ref`] when there is no such ancestor, [`Error::Moved`] when the branch moved, [`Error::Unknown`] when the catalog's answer is
     /// lost and the table cannot be read.
     pub async fn roll_back(&self, table: &TableIdent, to: &RollBackTo) -> Result<RolledBack, Error> {
         let loaded = self.load_table(table).await?;
@@ -193,10 +209,7 @@ impl Committer {
         // A catalog that got the request twice says that it conflicts, too.
         match self.load_table(table).await {
             Ok(now) if now.metadata().current_snapshot_id() == Some(target) => Ok(()),
-            Ok(_) => {
-                let reason = format!("it changed meanwhile, and nothing was done ({reason}); look at it and run again");
-                Err(Error::Ref { table: table.to_string(), reason })
-            }
+            Ok(_) => Err(Error::Moved { table: table.to_string(), reason }),
             Err(error) => {
                 let source = source.or_else(|| Some(Box::new(error)));
                 Err(Error::Unknown { table: table.to_string(), reason, source })

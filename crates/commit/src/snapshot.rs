@@ -14,8 +14,8 @@ use iceberg::spec::{
 use iceberg::{TableRequirement, TableUpdate};
 use uuid::Uuid;
 
-use crate::base::{Base, LoadedManifest, Totals};
-use crate::merging::{Merging, merge_groups};
+use crate::base::{Base, LoadedManifest, ManifestCache, Totals};
+use crate::merging::{Merging, live_files, merge_groups};
 use crate::{Error, Locations, refs};
 
 /// A file that a snapshot adds.
@@ -28,6 +28,7 @@ pub(crate) struct AddedFile {
 /// The facts of one attempt's snapshot.
 pub(crate) struct SnapshotDraft<'a> {
     pub(crate) base: &'a Base,
+    pub(crate) cache: &'a ManifestCache,
     /// New files of the batches, files rewritten without rows, and new delete files.
     pub(crate) added: Vec<AddedFile>,
     /// Entries that are removed, by manifest.
@@ -181,19 +182,30 @@ impl ManifestFiles<'_, '_> {
             let content = if is_deletes { ManifestContentType::Deletes } else { ManifestContentType::Data };
             manifests.push(self.write_added(content, spec_id, &files).await?);
         }
-        let mut untouched = Vec::new();
+        let mut untouched: Vec<(&ManifestFile, Option<&LoadedManifest>)> = Vec::new();
         for (index, loaded) in draft.base.manifests.iter().enumerate() {
             match draft.removed.get(&index) {
                 Some(entries) => manifests.push(self.write_without(loaded, entries).await?),
                 // Entries of files that were removed earlier are history, and no snapshot needs to carry them on.
                 None if loaded.live().next().is_none() => {}
-                None => untouched.push(loaded),
+                None => untouched.push((&loaded.file, Some(loaded))),
             }
         }
-        for group in merge_groups(untouched, Merging::of(draft.base.metadata())) {
+        untouched.extend(draft.base.unread.iter().filter(|file| live_files(file) > 0).map(|file| (file, None)));
+        let files: Vec<&ManifestFile> = untouched.iter().map(|(file, _)| *file).collect();
+        for group in merge_groups(&files, Merging::of(draft.base.metadata())) {
             match group.as_slice() {
-                [single] => manifests.push(single.file.clone()),
-                many => manifests.push(self.write_merged(many).await?),
+                [single] => manifests.push(files[*single].clone()),
+                many => {
+                    let mut read = Vec::new();
+                    for place in many {
+                        read.push(match untouched[*place] {
+                            (_, Some(loaded)) => loaded.clone(),
+                            (file, None) => draft.cache.manifest(&draft.base.table, file.clone()).await?,
+                        });
+                    }
+                    manifests.push(self.write_merged(&read).await?);
+                }
             }
         }
         Ok(manifests)
@@ -264,8 +276,8 @@ impl ManifestFiles<'_, '_> {
     }
 
     /// Several manifests of one content and partition spec in one.
-    async fn write_merged(&mut self, group: &[&LoadedManifest]) -> Result<ManifestFile, Error> {
-        let first = group[0];
+    async fn write_merged(&mut self, group: &[LoadedManifest]) -> Result<ManifestFile, Error> {
+        let first = &group[0];
         let mut writer = self.writer(first.file.content, first.file.partition_spec_id, Some(&first.schema))?;
         for loaded in group {
             let row_ids = loaded.first_row_ids();

@@ -209,6 +209,7 @@ impl Ingest {
             columns_required: required,
             threads: threads(job, options),
         };
+        hexfloe_commit::check_branch_name(&options.branch)?;
         if let (Some(target), Some(table)) = (&self.target, &table) {
             // The derivation first: it needs no look at the input.
             let anything = BatchId::content(&job.source.name, &Sha256Hex::of(""));
@@ -660,6 +661,7 @@ fn definition(
         ("commit.retry.num-retries", "100"),
         ("commit.retry.max-wait-ms", "2000"),
         ("write.parquet.compression-codec", "zstd"),
+        ("write.metadata.compression-codec", "gzip"),
         ("write.metadata.previous-versions-max", "20"),
         // Many small batches make many manifests; ten of them are read as one.
         ("commit.manifest.min-count-to-merge", "10"),

@@ -126,6 +126,9 @@ async fn without_a_retained_summary_nothing_is_said_about_the_input() {
     world.ingest("two", 10..13).await;
     world.expire().await;
     assert!(is_skipped(&world.commit(&changed(&world, OnChangedInput::Refuse, false).await).await.unwrap()));
+    // Where it may change it is written again, to be sure.
+    committed(&world.commit(&changed(&world, OnChangedInput::Replace, false).await).await.unwrap());
+    assert_eq!(world.rows().await, [rows("one", 5..9), rows("two", 10..13)].concat());
 }
 
 #[tokio::test]
