@@ -364,10 +364,10 @@ impl Committer {
                 None => skipped,
             }));
         }
-        refuse_changed(group.first, table.metadata())?;
         if !group.batches.iter().all(|batch| matches!(batch.replaces, Replaces::Slice(_))) {
             refuse_without_batch_column(&table)?;
         }
+        refuse_changed(group.first, table.metadata())?;
         self.refuse_late(group)?;
         let base = match self.is_new(group, &table, sent) {
             true => Base::load_untouched(&table, &group.first.branch).await?,

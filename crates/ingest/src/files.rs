@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hexfloe_batch::{BoundingBox, geo_metadata};
 use hexfloe_commit::{FileMetrics, Locations};
 use hexfloe_store::{Store, Upload};
-use iceberg::spec::{DataContentType, DataFile, DataFileBuilder, DataFileFormat, Struct, TableMetadata};
+use iceberg::spec::{DataFile, Struct, TableMetadata};
 use parquet::arrow::arrow_writer::ArrowColumnChunk;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterPropertiesPtr;
@@ -176,22 +176,14 @@ impl FileSet {
         let metadata = self.runtime.block_on(self.destination.table())?.metadata();
         let failed = Error::iceberg("describe a data file");
         let metrics = FileMetrics::from_footer(&footer, metadata).map_err(&failed)?;
-        let described = DataFileBuilder::default()
-            .content(DataContentType::Data)
+        let described = metrics
+            .describe()
             .file_path(location)
-            .file_format(DataFileFormat::Parquet)
             .partition(file.values)
             .partition_spec_id(metadata.default_partition_spec_id())
             .record_count(file.rows)
             .file_size_in_bytes(size)
-            .column_sizes(metrics.column_sizes)
-            .value_counts(metrics.value_counts)
-            .null_value_counts(metrics.null_value_counts)
             .nan_value_counts(file.nans.into_iter().collect())
-            .lower_bounds(metrics.lower_bounds)
-            .upper_bounds(metrics.upper_bounds)
-            .split_offsets(Some(metrics.split_offsets))
-            .sort_order_id(0)
             .build();
         let described = described
             .map_err(|error| failed(iceberg::Error::new(iceberg::ErrorKind::Unexpected, error.to_string())))?;

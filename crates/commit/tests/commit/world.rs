@@ -19,9 +19,8 @@ use hexfloe_commit::{
 use hexfloe_store::{Location, Store};
 use iceberg::arrow::schema_to_arrow_schema;
 use iceberg::spec::{
-    DataContentType, DataFile, DataFileBuilder, DataFileFormat, Literal, MAIN_BRANCH, ManifestEntryRef, ManifestFile,
-    NestedField, PrimitiveType, Schema, SnapshotRef, SnapshotReference, SnapshotRetention, Struct, Transform, Type,
-    UnboundPartitionSpec,
+    DataFile, Literal, MAIN_BRANCH, ManifestEntryRef, ManifestFile, NestedField, PrimitiveType, Schema, SnapshotRef,
+    SnapshotReference, SnapshotRetention, Struct, Transform, Type, UnboundPartitionSpec,
 };
 use iceberg::table::Table;
 use iceberg::{TableIdent, TableUpdate};
@@ -232,21 +231,12 @@ impl World {
         upload.write(std::mem::take(writer.inner_mut()).into()).await.unwrap();
         let size = upload.finish().await.unwrap();
         let metrics = FileMetrics::from_footer(&footer, metadata).unwrap();
-        let mut described = DataFileBuilder::default();
+        let mut described = metrics.describe();
         described
-            .content(DataContentType::Data)
             .file_path(path)
-            .file_format(DataFileFormat::Parquet)
             .partition_spec_id(metadata.default_partition_spec_id())
             .record_count(rows.len() as u64)
-            .file_size_in_bytes(size)
-            .column_sizes(metrics.column_sizes)
-            .value_counts(metrics.value_counts)
-            .null_value_counts(metrics.null_value_counts)
-            .lower_bounds(metrics.lower_bounds)
-            .upper_bounds(metrics.upper_bounds)
-            .split_offsets(Some(metrics.split_offsets))
-            .sort_order_id(0);
+            .file_size_in_bytes(size);
         if !metadata.default_partition_spec().is_unpartitioned() {
             described.partition(Struct::from_iter([Some(Literal::string(rows[0].1.clone()))]));
         }
