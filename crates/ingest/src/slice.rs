@@ -55,6 +55,8 @@ impl Slice {
                     })?;
                     (date.to_owned(), DataType::Date32)
                 }
+                // Taken as text, a misspelt name would be one and the same slice in every run.
+                SliceValue::Text(text) if text.starts_with('$') => return Err(unknown_name(name, text)),
                 SliceValue::Text(text) => (text.clone(), DataType::Utf8),
                 SliceValue::Integer(integer) => (integer.to_string(), DataType::Int64),
                 SliceValue::Boolean(boolean) => (boolean.to_string(), DataType::Boolean),
@@ -116,6 +118,15 @@ impl Slice {
         let keys = RecordBatch::try_from_iter(arrays).map_err(Error::arrow("write the slice down"))?;
         Ok(Keys(keys))
     }
+}
+
+fn unknown_name(column: &str, text: &str) -> Error {
+    let near = if strsim::jaro_winkler(&text.to_lowercase(), RUN_DATE) > 0.8 {
+        format!("did you mean {RUN_DATE}?")
+    } else {
+        format!("there is {RUN_DATE} alone, and no value begins with $")
+    };
+    Error::Job(format!("table.slice.{column} is {text:?}, which stands for nothing: {near}"))
 }
 
 impl SliceColumn {
@@ -189,6 +200,19 @@ mod tests {
         assert_eq!((natural(&by_run), natural(&by_text)), (DataType::Date32, DataType::Utf8));
         let error = slice(&[("day", text(RUN_DATE))], None).unwrap_err().to_string();
         assert!(error.contains("table.slice.day") && error.contains("--run-date"), "{error}");
+    }
+
+    #[rstest]
+    #[case("$run-date", "did you mean $run_date?")]
+    #[case("$RUN_DATE", "did you mean $run_date?")]
+    #[case("$rundate", "did you mean $run_date?")]
+    #[case("$country", "there is $run_date alone")]
+    #[case("$", "there is $run_date alone")]
+    fn a_name_that_stands_for_nothing_is_refused(#[case] value: &str, #[case] message: &str) {
+        let error = slice(&[("day", text(value))], Some("2026-08-11")).unwrap_err();
+        assert_eq!(error.kind(), crate::ErrorKind::Configuration);
+        let error = error.to_string();
+        assert!(error.contains("table.slice.day") && error.contains(value) && error.contains(message), "{error}");
     }
 
     #[test]
