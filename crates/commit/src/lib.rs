@@ -77,4 +77,4 @@ pub use ledger::{Ledger, LedgerBounds};
 pub use locations::Locations;
 pub use metrics::{FileMetrics, MetricsMode};
 pub use parquet_settings::{ParquetSettings, ROW_GROUP_ROWS};
-pub use refs::{Published, RollBackTo, RolledBack, check_branch_name};
+pub use refs::{Dropped, Published, Refs, RollBackTo, RolledBack, check_branch_name};

@@ -1,6 +1,6 @@
 //! Branches and tags, and moving the main branch: back after a mistake, or on to an audited branch.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use hexfloe_catalog::{CommitOutcome, CommitRequest};
 use iceberg::spec::{MAIN_BRANCH, SnapshotRef, SnapshotReference, SnapshotRetention, TableMetadata};
@@ -25,6 +25,31 @@ pub(crate) fn of(metadata: &TableMetadata) -> Result<HashMap<String, SnapshotRef
     };
     let json = serde_json::to_string(metadata).map_err(failed)?;
     Ok(serde_json::from_str::<Refs>(&json).map_err(failed)?.refs)
+}
+
+/// The names of a table's branches and of its tags, with the snapshots they are at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refs {
+    /// Its branches; the main one is among them once it has a snapshot.
+    pub branches: BTreeMap<String, i64>,
+    /// Its tags.
+    pub tags: BTreeMap<String, i64>,
+}
+
+impl Refs {
+    /// Those of a table.
+    ///
+    /// # Errors
+    ///
+    /// When the metadata cannot be read.
+    pub fn of(metadata: &TableMetadata) -> Result<Self, Error> {
+        let mut refs = Self::default();
+        for (name, reference) in of(metadata)? {
+            let kind = if reference.is_branch() { &mut refs.branches } else { &mut refs.tags };
+            kind.insert(name, reference.snapshot_id);
+        }
+        Ok(refs)
+    }
 }
 
 /// The retention that a branch has now: setting a ref must not reset it.
@@ -98,6 +123,15 @@ pub struct Published {
     pub batches: Vec<String>,
 }
 
+/// What dropping a branch did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// The snapshot the branch was at.
+    pub from: i64,
+    /// The batches of the branch that the main branch does not have, oldest first. They can be ingested again.
+    pub batches: Vec<String>,
+}
+
 impl Committer {
     /// Sets the main branch back to one of its ancestors, and the ledger with it.
     ///
@@ -142,7 +176,8 @@ impl Committer {
             },
         ];
         let from = head.snapshot_id();
-        self.move_main(CommitRequest { base: loaded.clone(), requirements, updates }, table, target).await?;
+        let request = CommitRequest { base: loaded.clone(), requirements, updates };
+        self.move_refs(request, table, |now| now.current_snapshot_id() == Some(target)).await?;
         Ok(RolledBack { from, to: target, undone })
     }
 
@@ -168,8 +203,8 @@ impl Committer {
             None => lineage.len(),
             Some(main) => lineage.iter().position(|snapshot| snapshot.snapshot_id() == main).ok_or_else(|| {
                 refuse(format!(
-                    "main has snapshots that branch `{branch}` does not have, and would lose them; drop the branch and ingest \
-                     its batches again"
+                    "main has snapshots that branch `{branch}` does not have, and would lose them; drop the branch with `hexfloe \
+                     table drop-branch {table} --branch {branch}` and ingest its batches again"
                 ))
             })?,
         };
@@ -178,9 +213,7 @@ impl Committer {
         let ledger = Ledger::of_branch(metadata, branch);
         updates.push(TableUpdate::SetProperties { updates: self.ledger_properties(&ledger, to) });
         if !keep {
-            updates.push(TableUpdate::RemoveSnapshotRef { ref_name: branch.to_owned() });
-            let removals = vec![names::completed_batches(branch), names::ledger_snapshot_id(branch)];
-            updates.push(TableUpdate::RemoveProperties { removals });
+            updates.extend(removal(branch));
         }
         let requirements = vec![
             TableRequirement::UuidMatch { uuid: metadata.uuid() },
@@ -188,8 +221,41 @@ impl Committer {
             TableRequirement::RefSnapshotIdMatch { r#ref: branch.to_owned(), snapshot_id: Some(to) },
         ];
         let batches = batch_ids(&lineage[..place]);
-        self.move_main(CommitRequest { base: loaded.clone(), requirements, updates }, table, to).await?;
+        let request = CommitRequest { base: loaded.clone(), requirements, updates };
+        self.move_refs(request, table, |now| now.current_snapshot_id() == Some(to)).await?;
         Ok(Published { from, to, batches })
+    }
+
+    /// Removes a branch, and its ledger with it. Its snapshots and files stay until they expire.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Ref`] when there is no such branch or it is the main one, [`Error::Unsuitable`] when it is a tag, [`Error::Moved`] when
+    /// somebody committed to the branch meanwhile, [`Error::Unknown`] when the catalog's answer is lost and the table cannot be
+    /// read.
+    pub async fn drop_branch(&self, table: &TableIdent, branch: &str) -> Result<Dropped, Error> {
+        let loaded = self.load_table(table).await?;
+        let metadata = loaded.metadata();
+        let refuse = |reason: String| Error::Ref { table: table.to_string(), reason };
+        if branch == MAIN_BRANCH {
+            return Err(refuse("main is the branch that everybody reads, and is not dropped".to_owned()));
+        }
+        retention(metadata, &table.to_string(), branch)?;
+        let head = metadata.snapshot_for_ref(branch).ok_or_else(|| refuse(format!("it has no branch `{branch}`")))?;
+        let from = head.snapshot_id();
+        let of_main: HashSet<i64> = ancestry(metadata, MAIN_BRANCH).map(|snapshot| snapshot.snapshot_id()).collect();
+        let on_main = Ledger::of(metadata);
+        let own: Vec<&SnapshotRef> =
+            ancestry(metadata, branch).filter(|snapshot| !of_main.contains(&snapshot.snapshot_id())).collect();
+        let mut batches = batch_ids(&own);
+        batches.retain(|id| !on_main.contains(id));
+        let requirements = vec![
+            TableRequirement::UuidMatch { uuid: metadata.uuid() },
+            TableRequirement::RefSnapshotIdMatch { r#ref: branch.to_owned(), snapshot_id: Some(from) },
+        ];
+        let request = CommitRequest { base: loaded.clone(), requirements, updates: removal(branch).into() };
+        self.move_refs(request, table, |now| now.snapshot_for_ref(branch).is_none()).await?;
+        Ok(Dropped { from, batches })
     }
 
     fn ledger_properties(&self, ledger: &Ledger, snapshot_id: i64) -> HashMap<String, String> {
@@ -199,8 +265,13 @@ impl Committer {
         ])
     }
 
-    /// Sends a request that moves the main branch to `target`; when its fate is not known the table tells.
-    async fn move_main(&self, request: CommitRequest, table: &TableIdent, target: i64) -> Result<(), Error> {
+    /// Sends a request that moves refs; when its fate is not known the table tells whether it `is_done`.
+    async fn move_refs(
+        &self,
+        request: CommitRequest,
+        table: &TableIdent,
+        is_done: impl Fn(&TableMetadata) -> bool,
+    ) -> Result<(), Error> {
         let (reason, source) = match self.catalog().port().commit(&request).await? {
             CommitOutcome::Committed(_) => return Ok(()),
             CommitOutcome::Conflict { reason } => (reason, None),
@@ -208,7 +279,7 @@ impl Committer {
         };
         // A catalog that got the request twice says that it conflicts, too.
         match self.load_table(table).await {
-            Ok(now) if now.metadata().current_snapshot_id() == Some(target) => Ok(()),
+            Ok(now) if is_done(now.metadata()) => Ok(()),
             Ok(_) => Err(Error::Moved { table: table.to_string(), reason }),
             Err(error) => {
                 let source = source.or_else(|| Some(Box::new(error)));
@@ -222,6 +293,12 @@ fn set_main(metadata: &TableMetadata, table: &TableIdent, snapshot_id: i64) -> R
     let retention = retention(metadata, &table.to_string(), MAIN_BRANCH)?;
     let reference = SnapshotReference::new(snapshot_id, retention);
     Ok(TableUpdate::SetSnapshotRef { ref_name: MAIN_BRANCH.to_owned(), reference })
+}
+
+/// A branch goes with its ledger.
+fn removal(branch: &str) -> [TableUpdate; 2] {
+    let removals = vec![names::completed_batches(branch), names::ledger_snapshot_id(branch)];
+    [TableUpdate::RemoveSnapshotRef { ref_name: branch.to_owned() }, TableUpdate::RemoveProperties { removals }]
 }
 
 /// The batches that these snapshots, newest first, say they hold: oldest first, each once.

@@ -1,6 +1,6 @@
 //! Branches, publishing them, and going back.
 
-use hexfloe_commit::{BatchCommit, Error, Ledger, RollBackTo, history_of};
+use hexfloe_commit::{BatchCommit, Error, Ledger, Refs, RollBackTo, history_of};
 use iceberg::TableUpdate;
 use iceberg::spec::{SnapshotReference, SnapshotRetention};
 
@@ -102,6 +102,87 @@ async fn a_tag_is_no_branch() {
     let error = world.commit(&to_branch(&world, "two", 3..6).await).await.unwrap_err();
     assert!(error.to_string().contains("a tag `audit`"), "{error}");
     world.assert_nothing_left_behind().await;
+}
+
+#[tokio::test]
+async fn a_branch_that_is_dropped_goes_with_its_ledger_and_main_stays_as_it_was() {
+    let world = World::new().await;
+    let first = world.ingest("one", 0..3).await;
+    committed(&world.commit(&to_branch(&world, "two", 3..6).await).await.unwrap());
+    let head = committed(&world.commit(&to_branch(&world, "three", 6..9).await).await.unwrap());
+    world.ingest("three", 6..9).await;
+    let refs = Refs::of(world.load().await.metadata()).unwrap();
+    assert_eq!(refs.branches["audit"], head);
+    let main = refs.branches["main"];
+
+    let dropped = world.committer().drop_branch(&world.table(), "audit").await.unwrap();
+    assert_eq!((dropped.from, dropped.batches), (head, ids(&["two"])), "what only the branch had");
+    let table = world.load().await;
+    assert_eq!(Refs::of(table.metadata()).unwrap().branches, [("main".to_owned(), main)].into());
+    assert!(!table.metadata().properties().keys().any(|name| name.ends_with(".audit")));
+    assert_eq!(world.rows().await, [rows("one", 0..3), rows("three", 6..9)].concat());
+    assert_eq!(world.ledger().await, ids(&["one", "three"]));
+
+    // A branch of the name begins anew.
+    committed(&world.commit(&to_branch(&world, "two", 3..6).await).await.unwrap());
+    world.committer().publish(&world.table(), "audit", false).await.unwrap();
+    assert_eq!(world.rows().await, [rows("one", 0..3), rows("two", 3..6), rows("three", 6..9)].concat());
+    assert_ne!(first, main);
+}
+
+#[tokio::test]
+async fn the_only_branch_of_a_table_can_be_dropped() {
+    let world = World::new().await;
+    committed(&world.commit(&to_branch(&world, "one", 0..3).await).await.unwrap());
+    let dropped = world.committer().drop_branch(&world.table(), "audit").await.unwrap();
+    assert_eq!(dropped.batches, ids(&["one"]));
+    committed(&world.commit(&world.batch("one", 0..3).await).await.unwrap());
+    assert_eq!(world.rows().await, rows("one", 0..3));
+}
+
+#[tokio::test]
+async fn main_tags_and_what_is_not_there_are_not_dropped() {
+    let world = World::new().await;
+    let snapshot = world.ingest("one", 0..3).await;
+    let reference = SnapshotReference::new(snapshot, SnapshotRetention::Tag { max_ref_age_ms: None });
+    world.update(vec![TableUpdate::SetSnapshotRef { ref_name: "v1".to_owned(), reference }]).await;
+    let before = world.load().await.metadata_location().unwrap().to_owned();
+    for (name, message) in [("main", "is not dropped"), ("v1", "a tag `v1`"), ("none", "no branch `none`")] {
+        let error = world.committer().drop_branch(&world.table(), name).await.unwrap_err();
+        assert_eq!(error.kind(), hexfloe_commit::ErrorKind::Configuration);
+        assert!(error.to_string().contains(message), "{error}");
+    }
+    let table = world.load().await;
+    assert_eq!(table.metadata_location(), Some(before.as_str()));
+    assert_eq!(Refs::of(table.metadata()).unwrap().tags, [("v1".to_owned(), snapshot)].into());
+}
+
+#[tokio::test]
+async fn dropping_whose_answer_is_lost_is_found_to_be_done() {
+    let world = World::new().await;
+    world.ingest("one", 0..3).await;
+    committed(&world.commit(&to_branch(&world, "two", 3..6).await).await.unwrap());
+    let (lossy, _) = world.through(faults::script([Fault::LoseAnswer]));
+    lossy.committer().drop_branch(&world.table(), "audit").await.unwrap();
+    assert!(world.load().await.metadata().snapshot_for_ref("audit").is_none());
+}
+
+#[tokio::test]
+async fn a_branch_that_gets_a_batch_meanwhile_is_not_dropped() {
+    let world = World::new().await;
+    world.ingest("one", 0..3).await;
+    committed(&world.commit(&to_branch(&world, "two", 3..6).await).await.unwrap());
+    let (elsewhere, theirs) = (world.clone(), to_branch(&world, "three", 6..9).await);
+    let act = rival(move || {
+        let (world, batch) = (elsewhere.clone(), theirs.clone());
+        async move {
+            committed(&world.commit(&batch).await.unwrap());
+        }
+    });
+    let (late, _) = world.through(faults::script([Fault::After(act)]));
+    let error = late.committer().drop_branch(&world.table(), "audit").await.unwrap_err();
+    assert!(error.to_string().contains("changed meanwhile"), "{error}");
+    assert_eq!(history_of(world.load().await.metadata(), "audit").len(), 3);
 }
 
 #[tokio::test]
