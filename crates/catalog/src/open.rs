@@ -67,6 +67,13 @@ impl OpenCatalog {
         }
         let database = settings.database(base)?;
         let warehouse = settings.warehouse(base)?;
+        if store.mounted(warehouse.family(), warehouse.authority()).is_none() {
+            return Err(Error::Settings(format!(
+                "warehouse {:?} is not supported: there is no store for {}:// in this version; write `file:FOLDER`",
+                settings.warehouse,
+                warehouse.scheme()
+            )));
+        }
         let port = SqlitePort::open(&settings.name, &database, access, store.clone()).await?;
         let opened = SqlCatalogBuilder::default()
             .uri(port.url())
