@@ -33,7 +33,7 @@ pub(crate) enum Command {
     BatchId(BatchIdArguments),
     /// List the batches of a table: ledger and history
     Batches(InspectArguments),
-    /// Look at a table, publish a branch of it, or go back
+    /// Look at a table, publish or drop a branch of it, or go back
     Table {
         #[command(subcommand)]
         command: TableCommand,
@@ -42,10 +42,12 @@ pub(crate) enum Command {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TableCommand {
-    /// Show location, size, schema, partitions, derivations and ledger
+    /// Show location, size, schema, partitions, derivations, branches and ledger
     Show(InspectArguments),
     /// Move main on to a branch, so that readers see its batches
     Publish(PublishArguments),
+    /// Remove a branch and its ledger, without publishing it
+    DropBranch(DropBranchArguments),
     /// Set main back to an earlier snapshot; batches that are undone can be ingested again
     Rollback(RollbackArguments),
 }
@@ -58,7 +60,7 @@ pub(crate) struct IngestArguments {
     /// The catalog file [default: the job's, else SQLite and a warehouse below ./lake]
     #[arg(long, value_name = "FILE")]
     pub(crate) catalog: Option<PathBuf>,
-    /// The date of the run, YYYY-MM-DD: $run_date in source.select
+    /// The date of the run, YYYY-MM-DD: $run_date in table.slice and source.select
     #[arg(long, value_name = "DATE", value_parser = date)]
     pub(crate) run_date: Option<String>,
     /// Set a key of the job: table.name=places.test, limits.threads=1
@@ -131,6 +133,21 @@ pub(crate) struct PublishArguments {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct DropBranchArguments {
+    /// The table: namespace.name
+    pub(crate) table: String,
+    /// The branch; its snapshots and files stay until they expire
+    #[arg(long, value_name = "NAME")]
+    pub(crate) branch: String,
+    /// The catalog file [default: the one below ./lake]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) catalog: Option<PathBuf>,
+    /// Print one JSON object on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct RollbackArguments {
     /// The table: namespace.name
     pub(crate) table: String,
@@ -148,7 +165,7 @@ pub(crate) struct RollbackArguments {
 #[group(required = true, multiple = false)]
 pub(crate) struct RollbackTarget {
     /// To this snapshot, an ancestor of the current one
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = snapshot)]
     pub(crate) to_snapshot: Option<i64>,
     /// To the snapshot before the one that holds this batch
     #[arg(long, value_name = "ID")]
@@ -159,6 +176,10 @@ pub(crate) struct RollbackTarget {
 fn group(text: &str) -> Result<NonZeroUsize, String> {
     let number = text.parse::<NonZeroUsize>().ok().filter(|number| number.get() <= 500);
     number.ok_or_else(|| "write a number from 1 to 500".to_owned())
+}
+
+fn snapshot(text: &str) -> Result<i64, String> {
+    text.parse().map_err(|_| "write the number of a snapshot, as `hexfloe batches TABLE` shows them".to_owned())
 }
 
 fn date(text: &str) -> Result<String, String> {
@@ -210,12 +231,13 @@ mod tests {
 
     #[test]
     fn arguments_that_exclude_each_other_are_refused() {
-        let refused: [&[&str]; 16] = [
+        let refused: [&[&str]; 17] = [
             &["ingest"],
             &["ingest", "job.toml", "--group", "0"],
             &["ingest", "job.toml", "--group", "501"],
             &["ingest", "job.toml", "--branch"],
             &["table", "publish", "ns.points"],
+            &["table", "drop-branch", "ns.points"],
             &["table", "rollback", "ns.points"],
             &["table", "rollback", "ns.points", "--to-snapshot", "1", "--before-batch", "a"],
             &["table", "rollback", "ns.points", "--to-snapshot", "main"],
@@ -232,6 +254,13 @@ mod tests {
             let parsed = Arguments::try_parse_from(std::iter::once(&"hexfloe").chain(arguments));
             assert!(parsed.is_err_and(|error| error.exit_code() == 2), "{arguments:?}");
         }
+    }
+
+    #[test]
+    fn what_is_no_snapshot_is_told_where_snapshots_are() {
+        let parsed = Arguments::try_parse_from(["hexfloe", "table", "rollback", "ns.t", "--to-snapshot", "abc"]);
+        let message = parsed.unwrap_err().to_string();
+        assert!(message.contains("abc") && message.contains("hexfloe batches"), "{message}");
     }
 
     #[test]

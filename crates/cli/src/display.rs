@@ -1,6 +1,9 @@
 //! What people see: progress and sentences on stderr. What machines see: one JSON object on stdout.
+//!
+//! Nothing is printed but through [`print`] and [`say`]: whoever reads may leave at any time (`hexfloe … | head -1`), and
+//! the work goes on.
 
-use std::io::IsTerminal;
+use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -69,10 +72,20 @@ fn follow(bar: &ProgressBar, progress: &Progress, over: &AtomicBool) {
     bar.finish_and_clear();
 }
 
-/// The outcome in a sentence or two, which begin with `label`.
-pub(crate) fn report(label: &str, report: &Report) {
+/// The outcome in a sentence or two, which begin with `label`. A batch that is `forcible` can be ingested again.
+pub(crate) fn report(label: &str, report: &Report, forcible: bool) {
+    for sentence in sentences(report, forcible) {
+        say(&format!("{label}{sentence}"));
+    }
+}
+
+fn sentences(report: &Report, forcible: bool) -> Vec<String> {
     let Report { table, batch_id, rows, .. } = report;
-    match report.status {
+    let place = match &report.branch {
+        None => table.clone(),
+        Some(branch) => format!("{table} (branch {branch})"),
+    };
+    let mut sentences = vec![match report.status {
         Status::Committed => {
             let replaced = match report.replaced_rows {
                 0 => String::new(),
@@ -82,33 +95,158 @@ pub(crate) fn report(label: &str, report: &Report) {
                 0 | 1 => String::new(),
                 attempts => format!(", after {attempts} attempts and {} ms of waiting", report.waited_ms),
             };
-            eprintln!(
-                "{label}committed {} rows to {table}{replaced} ({} in {} files, batch {batch_id}, snapshot {}){attempts}",
-                HumanCount(*rows),
+            format!(
+                "committed {} to {place}{replaced} ({} in {}, batch {batch_id}, snapshot {}){attempts}",
+                counted(*rows, "row"),
                 HumanBytes(report.bytes),
-                report.data_files,
+                counted(report.data_files, "file"),
                 report.snapshot_id.unwrap_or_default(),
-            );
+            )
         }
         Status::Skipped => {
-            eprintln!("{label}skipped: batch {batch_id} is in {table} already; --force ingests it again");
+            let force = if forcible { "; --force ingests it again" } else { "" };
+            format!("skipped: batch {batch_id} is in {place} already{force}")
         }
         Status::Unchanged => {
-            eprintln!("{label}dry run: {} rows would go to {table} as batch {batch_id}", HumanCount(*rows));
+            format!("dry run: {} would go to {place} as batch {batch_id}", counted(*rows, "row"))
         }
+    }];
+    if let Some(branch) = report.branch.as_ref().filter(|_| report.branch_is_new) {
+        sentences.push(match report.status {
+            Status::Committed => format!("branch {branch} of {table} is new"),
+            Status::Skipped => {
+                format!("there is no branch {branch} of {table}, and it was not made: main has the batch")
+            }
+            Status::Unchanged => format!("branch {branch} of {table} would be new"),
+        });
     }
     if report.rejected > 0 {
         let place = report.reject_file.as_ref().map_or_else(String::new, |path| format!(" in {}", path.display()));
-        eprintln!("{label}set aside {} rows that cannot be used{place}", HumanCount(report.rejected));
+        sentences.push(format!("set aside {} that cannot be used{place}", counted(report.rejected, "row")));
     }
     if report.deduplicated > 0 {
-        eprintln!("{label}left out {} rows for others with the same key", HumanCount(report.deduplicated));
+        sentences.push(format!("left out {} for others with the same key", counted(report.deduplicated, "row")));
     }
+    sentences
+}
+
+/// So many of what `one` is the name of.
+pub(crate) fn counted(number: u64, one: &str) -> String {
+    let ending = match (number, one.strip_suffix("ch")) {
+        (1, _) => "",
+        (_, Some(_)) => "es",
+        (_, None) => "s",
+    };
+    format!("{} {one}{ending}", HumanCount(number))
 }
 
 /// One object on one line of stdout.
 pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string(value).map_err(|error| Failure::unexpected("write JSON", error))?;
-    println!("{text}");
-    Ok(())
+    print(&format!("{text}\n"))
+}
+
+/// Text on stdout.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    write_to(&mut io::stdout().lock(), text).map_err(|error| Failure::unexpected("write to standard output", error))
+}
+
+/// A line on stderr. What cannot be said is no reason to fail.
+pub(crate) fn say(line: &str) {
+    let _ = write_to(&mut io::stderr().lock(), &format!("{line}\n"));
+}
+
+/// A reader who is gone wants no more.
+fn write_to(writer: &mut impl Write, text: &str) -> io::Result<()> {
+    match writer.write_all(text.as_bytes()).and_then(|()| writer.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(status: Status) -> Report {
+        Report {
+            version: 1,
+            status,
+            table: "wap.t".to_owned(),
+            batch_id: "b".to_owned(),
+            snapshot_id: Some(7),
+            rows: 1,
+            rejected: 0,
+            deduplicated: 0,
+            reject_file: None,
+            replaced_rows: 0,
+            data_files: 1,
+            bytes: 5,
+            attempts: 1,
+            elapsed_ms: 0,
+            waited_ms: 0,
+            branch: None,
+            branch_is_new: false,
+        }
+    }
+
+    #[test]
+    fn an_outcome_is_a_sentence() {
+        for (status, sentence) in [
+            (Status::Committed, "committed 1 row to wap.t (5 B in 1 file, batch b, snapshot 7)"),
+            (Status::Skipped, "skipped: batch b is in wap.t already; --force ingests it again"),
+            (Status::Unchanged, "dry run: 1 row would go to wap.t as batch b"),
+        ] {
+            assert_eq!(sentences(&told(status), true), [sentence]);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_forced_is_not_advised() {
+        assert_eq!(sentences(&told(Status::Skipped), false), ["skipped: batch b is in wap.t already"]);
+    }
+
+    #[test]
+    fn a_branch_is_told_and_so_is_that_it_is_new() {
+        for (status, first, second) in [
+            (Status::Committed, "committed 1 row to wap.t (branch audit) (", "branch audit of wap.t is new"),
+            (
+                Status::Skipped,
+                "skipped: batch b is in wap.t (branch audit) already",
+                "there is no branch audit of wap.t",
+            ),
+            (Status::Unchanged, "dry run: 1 row would go to wap.t (branch audit)", "branch audit of wap.t would be"),
+        ] {
+            let report = Report { branch: Some("audit".to_owned()), ..told(status) };
+            let old = sentences(&report, true);
+            assert!(old.len() == 1 && old[0].starts_with(first), "{old:?}");
+            let new = sentences(&Report { branch_is_new: true, ..report }, true);
+            assert!(new[0] == old[0] && new[1].starts_with(second), "{new:?}");
+        }
+    }
+
+    #[test]
+    fn one_is_not_spoken_of_as_many() {
+        assert_eq!([0, 1, 1_000].map(|rows| counted(rows, "row")), ["0 rows", "1 row", "1,000 rows"]);
+        assert_eq!([1, 2].map(|batches| counted(batches, "batch")), ["1 batch", "2 batches"]);
+    }
+
+    /// Fails each write with the kind.
+    struct Failing(ErrorKind);
+
+    impl Write for Failing {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(self.0.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_reader_who_is_gone_is_no_failure_and_a_full_disk_is() {
+        assert!(write_to(&mut Failing(ErrorKind::BrokenPipe), "a").is_ok());
+        assert!(write_to(&mut Failing(ErrorKind::StorageFull), "a").is_err());
+    }
 }

@@ -39,7 +39,7 @@ impl Failure {
 
     /// Says what went wrong on stderr: on one line, but for the list of rejected rows.
     pub(crate) fn say(&self) {
-        eprintln!("error: {}", self.message);
+        crate::display::say(&format!("error: {}", self.message));
     }
 
     /// Whether the catalog was looked for and is not there.
@@ -69,7 +69,10 @@ impl From<&hexfloe_ingest::Error> for Failure {
         let no_catalog = matches!(error, hexfloe_ingest::Error::Catalog(hexfloe_catalog::Error::NoCatalog { .. }));
         let message = match error {
             hexfloe_ingest::Error::Rejected { count, first } => rejected(*count, first),
-            error => chain(error),
+            error => match error.advice() {
+                Some(advice) => format!("{}; {advice}", chain(error)),
+                None => chain(error),
+            },
         };
         Self { code, message, no_catalog }
     }
@@ -89,9 +92,9 @@ impl From<hexfloe_catalog::Error> for Failure {
 
 /// The rejected rows, one on a line.
 fn rejected(count: u64, first: &[hexfloe_ingest::RejectedRow]) -> String {
-    let rows = if count == 1 { "row" } else { "rows" };
     let mut message = format!(
-        "{count} {rows} cannot be used, and nothing was committed (correct the input, or set quality.on_reject = \"quarantine\")"
+        "{} cannot be used, and nothing was committed (correct the input, or set quality.on_reject = \"quarantine\")",
+        crate::display::counted(count, "row")
     );
     for row in first {
         message.push_str("\n  ");

@@ -1,13 +1,13 @@
 //! `hexfloe ingest` and `hexfloe batch-id`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use hexfloe_batch::BatchId;
 use hexfloe_catalog::Access;
-use hexfloe_ingest::{BatchEnd, Fate, Granularity, Ingest, Job, JobRun, Report, RunOptions, Status};
+use hexfloe_ingest::{BatchEnd, Fate, Granularity, Ingest, Job, JobRun, Mode, Report, RunOptions, Status};
 use hexfloe_source::{CsvSettings, Format, Source, SourceSettings};
 use serde::Serialize;
 
@@ -102,6 +102,10 @@ struct FailureLine<'a> {
 /// Tells what comes of the batches, and keeps the first failure.
 struct Outcomes {
     jobs: Vec<String>,
+    /// Whether a batch of the job may be forced.
+    forcible: Vec<bool>,
+    /// Tables of which it was told that the branch is new.
+    new_branches: BTreeSet<String>,
     /// Whether there may be more than one batch, so that each has to be told from the others.
     several: bool,
     json: bool,
@@ -115,6 +119,8 @@ impl Outcomes {
         let by_file = |given: &Given| given.run.job.batch.granularity == Granularity::File;
         Self {
             jobs: given.iter().map(|given| given.path.display().to_string()).collect(),
+            forcible: given.iter().map(|given| given.run.job.table.mode != Mode::AppendOnce).collect(),
+            new_branches: BTreeSet::new(),
             several: given.len() > 1 || given.iter().any(by_file),
             json,
             for_people: !json || std::io::stderr().is_terminal(),
@@ -147,7 +153,10 @@ impl Outcomes {
             });
         }
         if self.for_people {
-            display::report(&self.label(job, file), report);
+            // Of several batches, the first makes the branch.
+            let branch_is_new = report.branch_is_new && self.new_branches.insert(report.table.clone());
+            let report = Report { branch_is_new, ..report.clone() };
+            display::report(&self.label(job, file), &report, self.forcible[job]);
         }
     }
 
@@ -172,7 +181,7 @@ impl Outcomes {
             self.printed(display::json(&line));
         }
         if self.for_people {
-            eprintln!("{}not run, because of the failure before it", self.label(job, file));
+            display::say(&format!("{}not run, because of the failure before it", self.label(job, file)));
         }
     }
 
@@ -200,7 +209,7 @@ impl Outcomes {
     fn end(self) -> Result<ExitCode, Failure> {
         if self.several && self.for_people {
             let counts: Vec<String> = self.counts.iter().map(|(what, count)| format!("{count} {what}")).collect();
-            eprintln!("{}", counts.join(", "));
+            display::say(&counts.join(", "));
         }
         Ok(self.first.map_or(ExitCode::SUCCESS, |failure| ExitCode::from(failure.code())))
     }
@@ -236,8 +245,7 @@ pub(crate) fn batch_id(arguments: &BatchIdArguments) -> Result<(), Failure> {
             Ok(BatchId::files(&arguments.source, &facts))
         }
     };
-    println!("{}", id.map_err(hexfloe_ingest::Error::from)?);
-    Ok(())
+    display::print(&format!("{}\n", id.map_err(hexfloe_ingest::Error::from)?))
 }
 
 #[cfg(test)]
@@ -263,6 +271,8 @@ mod tests {
             attempts: 0,
             elapsed_ms: 1,
             waited_ms: 0,
+            branch: None,
+            branch_is_new: false,
         };
         let line = serde_json::to_string(&Line { job: "a.toml", file: Some("in/1.csv"), report: &report }).unwrap();
         let (before, object) = (r#"{"job":"a.toml","file":"in/1.csv","#, serde_json::to_string(&report).unwrap());

@@ -1,14 +1,16 @@
 //! `hexfloe batches` and `hexfloe table show`.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use chrono::{DateTime, SecondsFormat};
 use hexfloe_catalog::Access;
-use hexfloe_commit::{BatchCommit, Ledger, history_of, names};
+use hexfloe_commit::{BatchCommit, Ledger, Refs, history_of, names};
 use iceberg::table::Table;
 use serde::Serialize;
 
 use crate::arguments::InspectArguments;
+use crate::display::counted;
 use crate::exit::Failure;
 use crate::{display, open};
 
@@ -50,19 +52,36 @@ pub(crate) async fn batches(arguments: InspectArguments) -> Result<(), Failure> 
     if arguments.json {
         return display::json(&Batches { version: 1, table: arguments.table, batches });
     }
-    println!("{:<32}  {:>12}  {:>8}  {:<20}  {:<6}  source", "batch", "rows", "rejected", "committed", "ledger");
-    for batch in &batches {
-        println!(
-            "{:<32}  {:>12}  {:>8}  {:<20}  {:<6}  {}",
-            batch.batch_id,
-            or_dash(batch.rows),
-            or_dash(batch.rejected),
-            or_dash(batch.committed_at.as_ref()),
-            if batch.in_ledger { "yes" } else { "no" },
-            or_dash(batch.source.as_ref()),
-        );
+    if arguments.branch.is_none() && table.metadata().current_snapshot().is_none() {
+        let refs = Refs::of(table.metadata())?;
+        let main = format!("table {}: main has no snapshot yet", arguments.table);
+        display::say(&match refs.branches.is_empty() {
+            true => main,
+            false => format!("{main}; there is {}, see --branch", listed(refs.branches.keys())),
+        });
     }
-    Ok(())
+    let mut text = row("batch", "rows", "rejected", "committed", "snapshot", "ledger", "source");
+    for batch in &batches {
+        text.push_str(&row(
+            &batch.batch_id,
+            &or_dash(batch.rows),
+            &or_dash(batch.rejected),
+            &or_dash(batch.committed_at.as_ref()),
+            &or_dash(batch.snapshot_id),
+            if batch.in_ledger { "yes" } else { "no" },
+            &or_dash(batch.source.as_ref()),
+        ));
+    }
+    display::print(&text)
+}
+
+fn row(batch: &str, rows: &str, rejected: &str, committed: &str, snapshot: &str, ledger: &str, source: &str) -> String {
+    format!("{batch:<32}  {rows:>12}  {rejected:>8}  {committed:<24}  {snapshot:>19}  {ledger:<6}  {source}\n")
+}
+
+/// Branches in a sentence.
+fn listed<'a>(branches: impl Iterator<Item = &'a String>) -> String {
+    branches.map(|branch| format!("branch {branch}")).collect::<Vec<_>>().join(", ")
 }
 
 #[derive(Serialize)]
@@ -84,6 +103,8 @@ struct Show {
     ledger_batches: usize,
     derivations: BTreeMap<String, serde_json::Value>,
     properties: BTreeMap<String, String>,
+    branches: BTreeMap<String, i64>,
+    tags: BTreeMap<String, i64>,
 }
 
 #[derive(Serialize)]
@@ -97,33 +118,53 @@ struct Column {
 
 pub(crate) async fn show(arguments: InspectArguments) -> Result<(), Failure> {
     let table = load(&arguments).await?;
-    let show = describe(&arguments.table, &table, branch_of(&arguments));
+    let refs = Refs::of(table.metadata())?;
+    let show = describe(&arguments.table, &table, branch_of(&arguments), refs);
     if arguments.json {
         return display::json(&show);
     }
-    println!("table      {}", show.table);
-    println!("location   {}", show.location);
-    println!("metadata   {}", show.metadata_location);
-    println!("format     version {}, {} snapshots", show.format_version, show.snapshots);
-    if let (Some(id), Some(at)) = (show.snapshot_id, &show.committed_at) {
-        println!("current    snapshot {id} of {at}");
-    }
-    println!("holds      {} rows in {} files, {} bytes", show.rows, show.data_files, show.bytes);
-    println!("ledger     {} batches", show.ledger_batches);
-    if !show.partition.is_empty() {
-        println!("partition  {}", show.partition.join(", "));
-    }
-    for (column, record) in &show.derivations {
-        println!("derived    {column}: {record}");
-    }
-    for column in &show.columns {
-        let required = if column.required { ", required" } else { "" };
-        println!("column     {} {}{required}", column.name, column.column_type);
-    }
-    Ok(())
+    display::print(&show.text())
 }
 
-fn describe(name: &str, table: &Table, branch: &str) -> Show {
+impl Show {
+    /// For people: what it is, a word on each line.
+    fn text(&self) -> String {
+        let mut text = String::new();
+        let mut line = |word: &str, value: &str| {
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{word:<10} {value}");
+        };
+        line("table", &self.table);
+        line("location", &self.location);
+        line("metadata", &self.metadata_location);
+        line("format", &format!("version {}, {}", self.format_version, counted(self.snapshots as u64, "snapshot")));
+        if let (Some(id), Some(at)) = (self.snapshot_id, &self.committed_at) {
+            line("current", &format!("snapshot {id} of {at}"));
+        }
+        for (branch, snapshot) in &self.branches {
+            line("branch", &format!("{branch} at snapshot {snapshot}"));
+        }
+        for (tag, snapshot) in &self.tags {
+            line("tag", &format!("{tag} at snapshot {snapshot}"));
+        }
+        let (rows, files) = (counted(self.rows, "row"), counted(self.data_files, "file"));
+        line("holds", &format!("{rows} in {files}, {} bytes", self.bytes));
+        line("ledger", &counted(self.ledger_batches as u64, "batch"));
+        if !self.partition.is_empty() {
+            line("partition", &self.partition.join(", "));
+        }
+        for (column, record) in &self.derivations {
+            line("derived", &format!("{column}: {record}"));
+        }
+        for column in &self.columns {
+            let required = if column.required { ", required" } else { "" };
+            line("column", &format!("{} {}{required}", column.name, column.column_type));
+        }
+        text
+    }
+}
+
+fn describe(name: &str, table: &Table, branch: &str, refs: Refs) -> Show {
     let metadata = table.metadata();
     let snapshot = metadata.snapshot_for_ref(branch);
     let total = |key: &str| {
@@ -166,6 +207,8 @@ fn describe(name: &str, table: &Table, branch: &str) -> Show {
         ledger_batches: Ledger::of_branch(metadata, branch).ids().len(),
         derivations: derivations.collect(),
         properties: metadata.properties().clone().into_iter().collect(),
+        branches: refs.branches,
+        tags: refs.tags,
     }
 }
 
@@ -184,7 +227,11 @@ async fn load(arguments: &InspectArguments) -> Result<Table, Failure> {
         && branch != BatchCommit::MAIN
         && table.metadata().snapshot_for_ref(branch).is_none()
     {
-        return Err(Failure::configuration(format!("table {name} has no branch `{branch}`")));
+        let branches = Refs::of(table.metadata())?.branches;
+        return Err(Failure::configuration(match branches.is_empty() {
+            true => format!("table {name} has no branch `{branch}`, and no other"),
+            false => format!("table {name} has no branch `{branch}`; there is {}", listed(branches.keys())),
+        }));
     }
     Ok(table)
 }
@@ -248,13 +295,16 @@ mod tests {
             ledger_batches: 0,
             derivations: [("h3_cell".to_owned(), serde_json::json!({"library": "h3o"}))].into(),
             properties: [("a".to_owned(), "b".to_owned())].into(),
+            branches: [("audit".to_owned(), 7)].into(),
+            tags: [("v1".to_owned(), 8)].into(),
         };
         let expected = concat!(
             r#"{"version":1,"table":"places.cities","uuid":"u","location":"file:///lake","#,
             r#""metadata_location":"file:///lake/m","format_version":2,"snapshot_id":null,"committed_at":null,"#,
             r#""snapshots":0,"rows":0,"data_files":0,"bytes":0,"#,
             r#""columns":[{"id":1,"name":"h3_cell","type":"long","required":false}],"partition":["day(ts)"],"#,
-            r#""ledger_batches":0,"derivations":{"h3_cell":{"library":"h3o"}},"properties":{"a":"b"}}"#,
+            r#""ledger_batches":0,"derivations":{"h3_cell":{"library":"h3o"}},"properties":{"a":"b"},"#,
+            r#""branches":{"audit":7},"tags":{"v1":8}}"#,
         );
         assert_eq!(serde_json::to_string(&show).unwrap(), expected);
     }

@@ -1,5 +1,7 @@
 //! The `hexfloe` command: parses, calls, prints, and maps outcomes to exit codes. It has no logic of its own.
 
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic when the reader is gone: see `display`")]
+
 mod arguments;
 mod display;
 mod environment;
@@ -15,10 +17,6 @@ use clap::Parser;
 
 use crate::arguments::{Arguments, Command, TableCommand};
 
-/// Metadata of a table with many snapshots is many small strings.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
@@ -32,6 +30,7 @@ fn main() -> ExitCode {
             Command::Batches(arguments) => inspect::batches(arguments).await,
             Command::Table { command: TableCommand::Show(arguments) } => inspect::show(arguments).await,
             Command::Table { command: TableCommand::Publish(arguments) } => refs::publish(arguments).await,
+            Command::Table { command: TableCommand::DropBranch(arguments) } => refs::drop_branch(arguments).await,
             Command::Table { command: TableCommand::Rollback(arguments) } => refs::roll_back(arguments).await,
         }
         .map(|()| ExitCode::SUCCESS)

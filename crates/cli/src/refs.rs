@@ -1,10 +1,11 @@
-//! `hexfloe table publish` and `hexfloe table rollback`.
+//! `hexfloe table publish`, `hexfloe table drop-branch` and `hexfloe table rollback`.
 
 use hexfloe_catalog::Access;
-use hexfloe_commit::{Committer, Published, RollBackTo, RolledBack};
+use hexfloe_commit::{Committer, Dropped, Published, RollBackTo, RolledBack};
 use serde::Serialize;
 
-use crate::arguments::{PublishArguments, RollbackArguments};
+use crate::arguments::{DropBranchArguments, PublishArguments, RollbackArguments};
+use crate::display::{counted, say};
 use crate::exit::Failure;
 use crate::{display, environment, open};
 
@@ -17,6 +18,16 @@ struct Publication<'a> {
     kept: bool,
     from: Option<i64>,
     to: i64,
+    batches: &'a [String],
+}
+
+/// What dropping a branch did, as JSON.
+#[derive(Serialize)]
+struct Removal<'a> {
+    version: u32,
+    table: &'a str,
+    branch: &'a str,
+    from: i64,
     batches: &'a [String],
 }
 
@@ -43,9 +54,29 @@ pub(crate) async fn publish(arguments: PublishArguments) -> Result<(), Failure> 
     }
     let from = from.map_or_else(|| "no snapshot".to_owned(), |from| format!("snapshot {from}"));
     let branch = if keep { format!("branch {branch}, which is kept") } else { format!("branch {branch}") };
-    eprintln!("published {branch}: main of {table} went from {from} to snapshot {to}, {} batches", batches.len());
+    let number = counted(batches.len() as u64, "batch");
+    say(&format!("published {branch}: main of {table} went from {from} to snapshot {to}, {number}"));
     for batch in &batches {
-        eprintln!("  batch {batch}");
+        say(&format!("  batch {batch}"));
+    }
+    Ok(())
+}
+
+pub(crate) async fn drop_branch(arguments: DropBranchArguments) -> Result<(), Failure> {
+    let DropBranchArguments { table, branch, catalog, json } = arguments;
+    let ident = open::table_ident(&table)?;
+    let catalog = open::catalog(catalog.as_deref(), Access::Existing).await?;
+    let committer = Committer::new(catalog, environment::system());
+    let Dropped { from, batches } = committer.drop_branch(&ident, &branch).await?;
+    if json {
+        return display::json(&Removal { version: 1, table: &table, branch: &branch, from, batches: &batches });
+    }
+    let number = counted(batches.len() as u64, "batch");
+    say(&format!(
+        "dropped branch {branch} of {table}, which was at snapshot {from}, with {number} that main does not have"
+    ));
+    for batch in &batches {
+        say(&format!("  batch {batch}: can be ingested again"));
     }
     Ok(())
 }
@@ -64,12 +95,10 @@ pub(crate) async fn roll_back(arguments: RollbackArguments) -> Result<(), Failur
     if json {
         return display::json(&Rollback { version: 1, table: &table, from, to, undone: &undone });
     }
-    eprintln!(
-        "rolled back: main of {table} went from snapshot {from} to snapshot {to}, {} batches undone",
-        undone.len()
-    );
+    let number = counted(undone.len() as u64, "batch");
+    say(&format!("rolled back: main of {table} went from snapshot {from} to snapshot {to}, {number} undone"));
     for batch in &undone {
-        eprintln!("  batch {batch}: can be ingested again");
+        say(&format!("  batch {batch}: can be ingested again"));
     }
     Ok(())
 }
@@ -96,6 +125,17 @@ mod tests {
             r#""batches":["0cc175b9c0f1b6a831c399e269772661"]}"#,
         );
         assert_eq!(serde_json::to_string(&publication).unwrap(), expected);
+    }
+
+    #[test]
+    fn the_json_of_a_dropped_branch_is_version_1() {
+        let batches = ["0cc175b9c0f1b6a831c399e269772661".to_owned()];
+        let removal = Removal { version: 1, table: "places.cities", branch: "audit", from: 7, batches: &batches };
+        let expected = concat!(
+            r#"{"version":1,"table":"places.cities","branch":"audit","from":7,"#,
+            r#""batches":["0cc175b9c0f1b6a831c399e269772661"]}"#,
+        );
+        assert_eq!(serde_json::to_string(&removal).unwrap(), expected);
     }
 
     #[test]

@@ -63,6 +63,34 @@ pub enum Error {
         /// The second.
         second: String,
     },
+    /// The table has the batch with another input.
+    #[error(
+        "table {table} has batch {batch_id} with another input, and a batch id has to mean one input; give the new input an id \
+         of its own{}",
+        if *replaceable { ", or allow it to replace the old one (batch.on_changed_input = \"replace\")" } else {
+            ": table.mode = \"append-once\" replaces nothing"
+        }
+    )]
+    ChangedInput {
+        /// The table.
+        table: String,
+        /// The batch.
+        batch_id: String,
+        /// Whether the job could replace it.
+        replaceable: bool,
+    },
+    /// Every row of a slice was set aside, and without rows the slice would be emptied.
+    #[error(
+        "none of the {rejected} rows can be used{}, and a slice without rows would be emptied: nothing was committed; correct \
+         the input, or give an input without rows if the slice is to be emptied",
+        reject_file.as_ref().map_or_else(String::new, |path| format!(" (they are set aside in {})", path.display()))
+    )]
+    EmptiedSlice {
+        /// How many.
+        rejected: u64,
+        /// Where they are.
+        reject_file: Option<std::path::PathBuf>,
+    },
     /// The input gave other rows when it was read a second time.
     #[error(
         "the source gave other rows when it was read a second time: a `select` has to give the same rows in the same order \
@@ -141,11 +169,21 @@ impl Error {
         move |source| Self::Io { action, path, source }
     }
 
+    /// What to do about it, where the message does not say.
+    pub fn advice(&self) -> Option<String> {
+        let Self::Source(hexfloe_source::Error::NoColumn { near, .. }) = self else { return None };
+        delimiter_advice(&near.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
     /// What the caller should do.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Job(_) | Self::Mismatch(_) | Self::Unrepeatable => ErrorKind::Configuration,
-            Self::Rejected { .. } | Self::Value { .. } | Self::DuplicateKey { .. } => ErrorKind::Input,
+            Self::Rejected { .. }
+            | Self::Value { .. }
+            | Self::DuplicateKey { .. }
+            | Self::ChangedInput { .. }
+            | Self::EmptiedSlice { .. } => ErrorKind::Input,
             Self::Raced { .. } => ErrorKind::Conflict,
             Self::Source(error) => match error.kind() {
                 hexfloe_source::ErrorKind::Configuration => ErrorKind::Configuration,
@@ -174,6 +212,13 @@ impl Error {
             }
         }
     }
+}
+
+/// What may be wrong with a source that has one column alone, when its name looks like several.
+pub(crate) fn delimiter_advice(columns: &[&str]) -> Option<String> {
+    let [only] = columns else { return None };
+    let delimiter = only.chars().find(|c| matches!(c, ';' | '\t' | '|'))?.to_string();
+    Some(format!("`{}` is its only column: set source.csv.delimiter = {delimiter:?}", only.escape_debug()))
 }
 
 struct Listed<'a>(&'a [RejectedRow]);

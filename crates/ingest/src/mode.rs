@@ -1,5 +1,7 @@
 //! What a batch replaces in its table, as a job says it; and what the job may not say together.
 
+use std::path::Path;
+
 use hexfloe_batch::BATCH_ID_COLUMN;
 
 use crate::Error;
@@ -79,6 +81,30 @@ impl Replacement {
         }
     }
 
+    /// A slice is emptied by an input without rows, and not by one whose rows are all set aside.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::EmptiedSlice`].
+    pub(crate) fn refuse_emptied(&self, rows: u64, rejected: u64, reject_file: Option<&Path>) -> Result<(), Error> {
+        match self {
+            Self::Slice(_) if rows == 0 && rejected > 0 => {
+                Err(Error::EmptiedSlice { rejected, reject_file: reject_file.map(Path::to_owned) })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What is said of a batch whose input changed.
+    pub(crate) fn explain(&self, error: hexfloe_commit::Error) -> Error {
+        match error {
+            hexfloe_commit::Error::ChangedInput { table, batch_id, .. } => {
+                Error::ChangedInput { table, batch_id, replaceable: !matches!(self, Self::Nothing) }
+            }
+            error => error.into(),
+        }
+    }
+
     /// The slice, if that is what is replaced.
     pub(crate) fn slice(&self) -> Option<&Slice> {
         match self {
@@ -138,6 +164,32 @@ mod tests {
         let error = of(overrides, false).unwrap_err();
         assert_eq!(error.kind(), crate::ErrorKind::Configuration);
         assert!(error.to_string().contains(message), "{error}");
+    }
+
+    #[test]
+    fn what_append_once_refuses_is_not_advised() {
+        let changed = || hexfloe_commit::Error::ChangedInput {
+            table: "a.b".to_owned(),
+            batch_id: "id".to_owned(),
+            then: "1".to_owned(),
+            now: "2".to_owned(),
+        };
+        let advice = "batch.on_changed_input";
+        for (mode, advised) in [("table.mode=batch", true), ("table.mode=append-once", false)] {
+            let error = of(&[mode], false).unwrap().explain(changed());
+            assert_eq!(error.kind(), crate::ErrorKind::Input);
+            assert_eq!(error.to_string().contains(advice), advised, "{error}");
+        }
+    }
+
+    #[test]
+    fn a_slice_is_emptied_by_no_rows_and_not_by_bad_ones() {
+        let slice = of(&["table.mode=slice", "table.slice.day=2026-08-11"], false).unwrap();
+        assert!(slice.refuse_emptied(0, 0, None).is_ok() && slice.refuse_emptied(1, 5, None).is_ok());
+        let error = slice.refuse_emptied(0, 5, Some(Path::new("rejects/a.ndjson"))).unwrap_err();
+        assert_eq!(error.kind(), crate::ErrorKind::Input);
+        assert!(error.to_string().contains("none of the 5 rows") && error.to_string().contains("a.ndjson"), "{error}");
+        assert!(of(&[], false).unwrap().refuse_emptied(0, 5, None).is_ok(), "an empty batch takes nothing from others");
     }
 
     #[test]

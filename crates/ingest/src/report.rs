@@ -50,6 +50,12 @@ pub struct Report {
     pub waited_ms: u64,
     /// Rows left out for another one with the same key; 0 when skipped.
     pub deduplicated: u64,
+    /// The branch, where it is not main.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// Whether the table had no such branch when the run began.
+    #[serde(skip)]
+    pub branch_is_new: bool,
 }
 
 impl Report {
@@ -102,6 +108,8 @@ mod tests {
             attempts: 6,
             elapsed_ms: 7,
             waited_ms: 8,
+            branch: None,
+            branch_is_new: false,
         };
         let expected = concat!(
             r#"{"version":1,"status":"committed","table":"places.cities","#,
@@ -110,6 +118,9 @@ mod tests {
             r#""waited_ms":8,"deduplicated":9}"#,
         );
         assert_eq!(serde_json::to_string(&report).unwrap(), expected);
+        let audit = Report { branch: Some("audit".to_owned()), branch_is_new: true, ..report.clone() };
+        let expected = expected.replace("\"deduplicated\":9}", "\"deduplicated\":9,\"branch\":\"audit\"}");
+        assert_eq!(serde_json::to_string(&audit).unwrap(), expected);
         let unchanged = Report { status: Status::Unchanged, snapshot_id: None, reject_file: None, ..report };
         let json = serde_json::to_value(&unchanged).unwrap();
         assert!(json["snapshot_id"].is_null() && json["reject_file"].is_null());

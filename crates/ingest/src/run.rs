@@ -219,6 +219,7 @@ impl Ingest {
                 derivation: derivation.as_ref(),
                 content_sha256: None,
                 on_changed_input: OnChangedInput::Refuse,
+                owns_slice: false,
                 force: true,
             };
             target.committer.check(table, &check)?;
@@ -249,6 +250,9 @@ impl Ingest {
             attempts: 0,
             elapsed_ms: 0,
             waited_ms: 0,
+            branch: (options.branch != RunOptions::MAIN).then(|| options.branch.clone()),
+            branch_is_new: options.branch != RunOptions::MAIN
+                && table.as_ref().is_none_or(|table| table.metadata().snapshot_for_ref(&options.branch).is_none()),
         };
         if let (Some(target), Some(table)) = (&self.target, &table) {
             // Where the id does not tell the content, a batch is skipped only if the content is the same.
@@ -259,9 +263,10 @@ impl Ingest {
                 derivation: derivation.as_ref(),
                 content_sha256: Some(&content_sha256),
                 on_changed_input,
+                owns_slice: job.table.mode == job::Mode::Slice,
                 force: options.force,
             };
-            let checked = target.committer.check(table, &check)?;
+            let checked = target.committer.check(table, &check).map_err(|error| replacement.explain(error))?;
             if let Some(BatchOutcome::Skipped { snapshot_id }) = checked {
                 report.snapshot_id = snapshot_id;
                 return Ok(Preparation::Settled(report));
@@ -326,6 +331,7 @@ impl Ingest {
             report.rows = written.rows;
             report.deduplicated = written.left_out;
             report.rejected = written.rejects.count_or_refuse()?;
+            replacement.refuse_emptied(report.rows, report.rejected, None)?;
             return Ok(Preparation::Settled(report));
         };
         let destination = Arc::new(match (table, definition) {
@@ -349,6 +355,7 @@ impl Ingest {
                 source.check_unchanged()?;
                 let content_sha256 = identity.digest(&self.progress)?;
                 let (rejected, reject_file) = written.rejects.finish()?;
+                replacement.refuse_emptied(written.rows, rejected, reject_file.as_deref())?;
                 let written_for = WrittenFor::of(destination.table().await?.metadata());
                 let replaces = match (&replacement, written.keys) {
                     (Replacement::Batch, _) => Replaces::Batch,

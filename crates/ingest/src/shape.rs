@@ -15,6 +15,7 @@ use hexfloe_batch::{BATCH_ID_COLUMN, BatchId, CellDerivation, PointColumns, Poin
 use hexfloe_source::SourceBatch;
 use iceberg::arrow::schema_to_arrow_schema;
 
+use crate::error::delimiter_advice;
 use crate::place::{LeftOut, Places, RowPlaces};
 use crate::rejects::RejectedRows;
 use crate::slice::Slice;
@@ -149,9 +150,10 @@ impl Shape {
                 }
                 if types::table_type(made).as_ref() != Ok(field.data_type()) {
                     return Err(Error::Mismatch(format!(
-                        "column `{name}` is {} in the table, and the job makes it {made}: change the job, or write to \
+                        "column `{name}` is {} in the table, and the job makes it {}: change the job, or write to \
                          another column or table",
-                        field.data_type()
+                        types::name_in_table(field.data_type()),
+                        types::name_in_table(made)
                     )));
                 }
                 (Origin::Made(index), made.clone())
@@ -163,9 +165,11 @@ impl Shape {
                     .map_err(|why| Error::Mismatch(format!("column `{name}` of the source {why}")))?;
                 if !types::fits(&value, field.data_type()) {
                     return Err(Error::Mismatch(format!(
-                        "column `{name}` is {value} in the source and {} in the table: declare it in [source.schema], or \
-                         convert it with source.select",
-                        field.data_type()
+                        "column `{name}` is {} in the source and {} in the table, whose types are fixed: give it that type in \
+                         the input{}, or write to another table",
+                        types::name_in_table(&value),
+                        types::name_in_table(field.data_type()),
+                        or_select(", in source.schema where that sets it")
                     )));
                 }
                 let required = !field.is_nullable() || needed_by.is_some() || slice.is_some();
@@ -186,19 +190,26 @@ impl Shape {
             origins.push(origin);
             fields.push(field.as_ref().clone().with_data_type(data_type));
         }
+        let names: Vec<&str> = input.fields().iter().map(|field| field.name().as_str()).collect();
         for field in input.fields().iter().filter(|field| !additions.takes(field.name())) {
             refuse_clash(&made, field.name())?;
             if table.index_of(field.name()).is_err() {
+                let advice = delimiter_advice(&names).unwrap_or_else(|| {
+                    format!(
+                        "leave it out of the input{}, add it to the table with another engine, or write to another table",
+                        or_select("")
+                    )
+                });
                 return Err(Error::Mismatch(format!(
-                    "the source has a column `{}`, and the table has none: add it to the table, or leave it out with \
-                     source.select",
-                    field.name()
+                    "the source has a column `{}`, and the table has none: {advice}",
+                    field.name().escape_debug()
                 )));
             }
         }
         if let Some(missing) = made.iter().find(|made| table.index_of(made.name()).is_err()) {
             return Err(Error::Mismatch(format!(
-                "the job adds a column `{}`, and the table has none: add it to the table, or write to a new table",
+                "the job adds a column `{}`, and the table has none: add it to the table with another engine, or write to a \
+                 new table",
                 missing.name()
             )));
         }
@@ -364,13 +375,26 @@ impl Shape {
 
 /// Two columns of one name: which one is meant cannot be known.
 fn refuse_clash(made: &[Field], name: &str) -> Result<(), Error> {
-    if made.iter().any(|made| made.name() == name) {
-        return Err(Error::Mismatch(format!(
-            "the source has a column `{name}` already, and the job adds one of that name: rename one of them \
-             (h3.column, geometry.store_column), or leave the source's out with source.select"
-        )));
+    if !made.iter().any(|made| made.name() == name) {
+        return Ok(());
     }
-    Ok(())
+    let select = or_select("");
+    Err(Error::Mismatch(match name {
+        BATCH_ID_COLUMN => format!(
+            "the source has a column `{name}` already, and in the table that holds the id of the batch: give it another name in the \
+             input{select}, or leave it out"
+        ),
+        _ => format!(
+            "the source has a column `{name}` already, and the job adds one of that name: name the added one otherwise \
+             (h3.column, geometry.store_column), or change the input{select}"
+        ),
+    }))
+}
+
+/// Ways to have other columns than those of the input: only those that this build has.
+fn or_select(before: &str) -> String {
+    let select = if cfg!(feature = "sql") { ", or with source.select" } else { "" };
+    format!("{before}{select}")
 }
 
 /// The same text in every row, over one copy of it.

@@ -109,7 +109,8 @@ impl Slice {
         for column in &self.columns {
             let field = table.field_with_name(&column.name).map_err(|_| {
                 Error::Mismatch(format!(
-                    "table.slice: the table has no column `{}`: add it to the table, or write to another one",
+                    "table.slice: the table has no column `{}`: add it to the table with another engine, or write to another \
+                     table",
                     column.name
                 ))
             })?;

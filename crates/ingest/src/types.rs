@@ -157,8 +157,13 @@ pub(crate) fn convert_fitting(array: &ArrayRef, target: &DataType) -> Option<Arr
 /// What a type that a value does not fit into is called in the table.
 pub(crate) fn name_in_table(data_type: &DataType) -> String {
     match data_type {
+        DataType::Boolean => "boolean".to_owned(),
         DataType::Int32 => "int".to_owned(),
         DataType::Int64 => "long".to_owned(),
+        DataType::Float32 => "float".to_owned(),
+        DataType::Float64 => "double".to_owned(),
+        DataType::Utf8 | DataType::Utf8View => "string".to_owned(),
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => "binary".to_owned(),
         DataType::Date32 => "date".to_owned(),
         DataType::Time64(_) => "time".to_owned(),
         DataType::Timestamp(_, None) => "timestamp".to_owned(),

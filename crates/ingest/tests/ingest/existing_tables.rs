@@ -82,7 +82,7 @@ async fn a_type_that_holds_every_value_is_widened_to(#[case] array: ArrayRef, #[
 }
 
 #[rstest]
-#[case::narrower(&[("id", PrimitiveType::Int), ("name", PrimitiveType::String), BATCH], "column `id` is Int64 in the source and Int32")]
+#[case::narrower(&[("id", PrimitiveType::Int), ("name", PrimitiveType::String), BATCH], "column `id` is long in the source and int")]
 #[case::another_type(&[("id", PrimitiveType::Long), ("name", PrimitiveType::Long), BATCH], "column `name`")]
 #[case::source_has_more(&[("id", PrimitiveType::Long), BATCH], "the source has a column `name`, and the table has none")]
 #[case::table_requires_more(
