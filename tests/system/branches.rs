@@ -135,6 +135,71 @@ fn a_branch_of_a_new_table_is_its_first_snapshot() {
     lake.ingest(&["a.toml"]).skipped();
 }
 
+#[test]
+fn a_branch_is_told_in_reports_and_that_it_is_new_in_sentences() {
+    let lake = lake();
+    let a = lake.ingest(&["a.toml"]).committed();
+    assert!(a.get("branch").is_none(), "{a:#}");
+    let dry = lake.hexfloe(&["ingest", "b.toml", "--branch", "audit", "--dry-run"]).ends(Exit::Done);
+    assert!(dry.stderr.contains("branch audit of ns.points would be new"), "{dry:?}");
+    let run = lake.hexfloe(&["ingest", "b.toml", "c.toml", "--branch", "audit"]).ends(Exit::Done);
+    assert!(run.stderr.contains("committed 2 rows to ns.points (branch audit)"), "{run:?}");
+    assert_eq!(run.stderr.matches("branch audit of ns.points is new").count(), 1, "{run:?}");
+    let again = lake.ingest(&["b.toml", "--branch", "audit"]).skipped();
+    assert_eq!(again["branch"], "audit");
+    let misspelt = lake.hexfloe(&["ingest", "a.toml", "--branch", "audti"]).ends(Exit::Done);
+    assert!(misspelt.stderr.contains("there is no branch audti of ns.points"), "{misspelt:?}");
+    assert!(table(&lake)["refs"].get("audti").is_none());
+}
+
+#[test]
+fn table_show_lists_branches_and_batches_tells_where_to_look() {
+    let lake = lake();
+    let a = lake.ingest(&["a.toml", "--branch", "audit"]).committed();
+    let listed = lake.hexfloe(&["batches", TABLE]).ends(Exit::Done);
+    assert!(listed.stderr.contains("main has no snapshot yet; there is branch audit"), "{listed:?}");
+    assert!(lake.hexfloe(&["batches", TABLE, "--json"]).ends(Exit::Done).report()["batches"] == json!([]));
+    let b = lake.ingest(&["b.toml"]).committed();
+    let show = lake.hexfloe(&["table", "show", TABLE, "--json"]).ends(Exit::Done).report();
+    assert_eq!(show["branches"], json!({ "audit": a["snapshot_id"], "main": b["snapshot_id"] }));
+    assert_eq!(show["tags"], json!({}));
+    let people = lake.hexfloe(&["table", "show", TABLE]).ends(Exit::Done).stdout;
+    assert!(people.contains(&format!("audit at snapshot {}\n", a["snapshot_id"])), "{people}");
+    let batches = lake.hexfloe(&["batches", TABLE]).ends(Exit::Done);
+    assert!(batches.stderr.is_empty() && batches.stdout.contains(&b["snapshot_id"].to_string()), "{batches:?}");
+}
+
+#[test]
+fn a_branch_that_cannot_be_published_is_dropped_and_its_batches_ingested_again() {
+    let lake = lake();
+    lake.ingest(&["a.toml"]).committed();
+    let b = lake.ingest(&["b.toml", "--branch", "audit"]).committed();
+    let c = lake.ingest(&["c.toml"]).committed();
+    let drop = ["table", "drop-branch", TABLE, "--branch", "audit"];
+    let refused = lake.hexfloe(&["table", "publish", TABLE, "--branch", "audit"]).ends(Exit::Usage);
+    assert!(refused.stderr.contains(&format!("hexfloe {}", drop.join(" "))), "{refused:?}");
+    let dropped = lake.hexfloe(&[&drop[..], &["--json"]].concat()).ends(Exit::Done).report();
+    assert_eq!(
+        dropped,
+        json!({
+            "version": 1,
+            "table": TABLE,
+            "branch": "audit",
+            "from": b["snapshot_id"],
+            "batches": [b["batch_id"]],
+        })
+    );
+    assert_eq!(table(&lake)["refs"], json!({ "main": c["snapshot_id"] }));
+    let properties = table(&lake)["properties"].as_object().unwrap().clone();
+    assert!(!properties.keys().any(|name| name.ends_with(".audit")), "{properties:#?}");
+    lake.ingest(&["b.toml", "--branch", "audit"]).committed();
+    let run = lake.hexfloe(&drop).ends(Exit::Done);
+    assert!(run.stdout.is_empty() && run.stderr.contains("dropped branch audit of ns.points"), "{run:?}");
+    lake.ingest(&["b.toml"]).committed();
+    assert_eq!(on_main(&lake), [1, 2, 11, 12, 21, 22]);
+    lake.nothing_wrong("unsound", json!({ "table": TABLE }));
+}
+
 /// What was written to a branch and is wanted on main after all is ingested there as if it were new.
 #[test]
 fn the_same_batch_can_be_on_a_branch_and_on_main() {
@@ -161,6 +226,8 @@ fn groups_go_to_a_branch_too() {
 #[case(&["table", "publish", "ns.points", "--branch", "none"], &["ns.points", "no branch `none`"])]
 #[case(&["table", "publish", "ns.points", "--branch", "main"], &["ns.points", "main"])]
 #[case(&["table", "publish", "ns.none", "--branch", "audit"], &["ns.none", "does not exist"])]
+#[case(&["table", "drop-branch", "ns.points", "--branch", "none"], &["ns.points", "no branch `none`"])]
+#[case(&["table", "drop-branch", "ns.points", "--branch", "main"], &["ns.points", "main", "not dropped"])]
 #[case(&["table", "show", "ns.points", "--branch", "none"], &["ns.points", "no branch `none`"])]
 #[case(&["batches", "ns.points", "--branch", "none"], &["ns.points", "no branch `none`"])]
 #[case(&["table", "rollback", "ns.points", "--to-snapshot", "12345"], &["ns.points", "12345", "ancestor"])]

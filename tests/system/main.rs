@@ -12,6 +12,7 @@ mod foreign;
 mod geometry;
 mod groups;
 mod guarantee;
+mod how_to;
 mod ledger;
 mod memory;
 mod modes;

@@ -217,10 +217,47 @@ fn append_once_adds_a_batch_once_and_refuses_to_be_forced() {
     let before = lake.state();
     lake.ingest(&["job.toml"]).skipped();
     lake.ingest(&["job.toml", "--force"]).refuses(Exit::Usage, &["append-once", "--force"]);
+    let skipped = lake.hexfloe(&["ingest", "job.toml"]).ends(Exit::Done);
+    assert!(skipped.stderr.contains("skipped") && !skipped.stderr.contains("--force"), "{skipped:?}");
     assert_eq!(lake.state(), before);
     let table = lake.ask("table", json!({ "table": TABLE }));
     assert_eq!(table["snapshots"][0]["operation"], "append");
     assert_eq!(rows(&lake, &["id"]), ["1", "2"]);
+}
+
+#[test]
+fn a_changed_input_of_append_once_is_refused_without_advice_that_is_refused_too() {
+    let batch = "granularity = \"offsets\"\npartition = \"0\"\noffsets = [0, 2]";
+    let lake = lake_with(&job(batch, "mode = \"append-once\""), "id\n1\n2\n");
+    lake.ingest(&["job.toml"]).committed();
+    lake.write("events.csv", "id\n1\n3\n");
+    let run = lake.ingest(&["job.toml"]).refuses(Exit::Input, &["another input", "append-once"]);
+    assert!(!run.stderr.contains("on_changed_input"), "{run:?}");
+    let run = lake.ingest(&["job.toml", "--set", "table.mode=batch"]);
+    run.refuses(Exit::Input, &["batch.on_changed_input = \"replace\""]);
+}
+
+#[test]
+fn a_slice_is_not_emptied_by_rows_that_are_all_set_aside() {
+    let slice = "mode = \"slice\"\nslice = { zone = 7 }";
+    let batch = job("granularity = \"slice\"", slice) + "[quality]\non_reject = \"quarantine\"\n";
+    let lake = lake_with(&batch, "id,zone\n1,7\n2,7\n");
+    lake.ingest(&["job.toml"]).committed();
+    let before = lake.state();
+    lake.write("events.csv", "id,zone\n1,8\n2,8\n");
+    for more in [&[][..], &["--dry-run"]] {
+        let run = lake.ingest(&[&["job.toml"][..], more].concat());
+        run.refuses(Exit::Input, &["none of the 2 rows can be used", "would be emptied"]);
+    }
+    assert_eq!(lake.state(), before);
+    assert!(lake.path("rejects/ns.events").read_dir().unwrap().next().is_some(), "why they cannot be used is kept");
+
+    lake.write("events.csv", "id,zone\n1,8\n3,7\n");
+    let report = lake.ingest(&["job.toml"]).committed();
+    assert_eq!((number(&report, "rows"), number(&report, "rejected")), (1, 1));
+    lake.write("events.csv", "id,zone\n");
+    assert_eq!(number(&lake.ingest(&["job.toml"]).committed(), "replaced_rows"), 1);
+    assert_eq!(rows(&lake, &["id"]), [""; 0]);
 }
 
 #[rstest]

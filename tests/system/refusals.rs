@@ -176,6 +176,43 @@ fn a_catalog_that_cannot_be_opened_is_unavailable() {
 }
 
 #[test]
+fn a_warehouse_that_there_is_no_store_for_is_a_usage_error_in_one_sentence() {
+    let lake = Lake::with_points(GOOD);
+    lake.write(
+        "catalog.toml",
+        "name = \"lake\"\ntype = \"sql\"\nuri = \"sqlite:c.db\"\nwarehouse = \"s3://bucket/w\"\n",
+    );
+    let run = lake.hexfloe(&["ingest", "job.toml", "--catalog", "catalog.toml"]);
+    let run = run.refuses(Exit::Usage, &["s3://bucket/w", "not supported", "file:FOLDER"]);
+    assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
+    assert!(!lake.path("c.db").exists());
+}
+
+/// Advice is only what can be followed.
+#[rstest]
+#[case::another_delimiter("id;lat;lon\n1;48.2;16.4\n", &[], &["`id;lat;lon`", "source.csv.delimiter = \";\""])]
+#[case::a_tab("id\tlat\tlon\n1\t48.2\t16.4\n", &[], &["source.csv.delimiter = \"\\t\""])]
+#[case::the_batch_column("id,lat,lon,ingest_batch_id\n1,48.2,16.4,x\n", &[], &["`ingest_batch_id`", "the id of the batch"])]
+#[case::the_cell_column("id,lat,lon,h3_cell\n1,48.2,16.4,x\n", &[], &["`h3_cell`", "h3.column"])]
+#[case::a_misspelt_date("id,lat,lon\n1,48.2,16.4\n", &["table.mode=slice", "table.slice.d=$run-date"], &["table.slice.d", "$run-date", "did you mean $run_date?"])]
+fn what_can_be_done_is_said(#[case] csv: &str, #[case] set: &[&str], #[case] says: &[&str]) {
+    let lake = Lake::with_points(csv);
+    let set = set.iter().flat_map(|set| ["--set", *set]);
+    let run = lake.ingest(&std::iter::once("job.toml").chain(set).collect::<Vec<_>>());
+    run.refuses(Exit::Usage, says);
+    assert!(!lake.path("lake/warehouse").exists() || lake.state().files.is_empty());
+}
+
+#[test]
+fn a_type_that_differs_is_told_in_the_words_of_the_job() {
+    let lake = Lake::with_points(GOOD);
+    lake.ingest(&["job.toml"]).committed();
+    let run = lake.ingest(&["job.toml", "--set", "source.schema.id=string", "--force"]);
+    let run = run.refuses(Exit::Usage, &["column `id` is string in the source and long in the table", "source.schema"]);
+    assert!(!run.stderr.contains("Utf8") && !run.stderr.contains("Int64"), "{}", run.stderr);
+}
+
+#[test]
 fn an_unknown_key_of_a_catalog_file_is_named() {
     let lake = Lake::with_points(GOOD);
     lake.write("catalog.toml", "nmae = \"lake\"\ntype = \"sql\"\nuri = \"sqlite:c.db\"\nwarehouse = \"file:w\"\n");

@@ -1,8 +1,10 @@
 //! What machines read: the report of an ingest, and a dry run that only reports.
 
 use std::fs;
+use std::process::{Command, Stdio};
 
-use hexfloe_tests::{Exit, Lake, json, repository};
+use hexfloe_tests::{Exit, Lake, POINTS, hexfloe, json, repository};
+use rstest::rstest;
 
 const GOOD: &str = "id,lat,lon\n1,48.2,16.4\n2,-33.9,151.2\n";
 
@@ -47,7 +49,7 @@ fn without_json_nothing_goes_to_standard_output_and_a_sentence_goes_to_the_perso
     let lake = Lake::with_points(GOOD);
     let run = lake.hexfloe(&["ingest", "job.toml"]).ends(Exit::Done);
     assert_eq!(run.stdout, "");
-    assert!(run.stderr.contains("ns.points") && run.stderr.contains("2 rows"), "{}", run.stderr);
+    assert!(run.stderr.contains("committed 2 rows to ns.points ("), "{}", run.stderr);
     assert!(
         !run.stderr.contains('\r') && !run.stderr.contains('\u{1b}'),
         "no progress bar off a terminal: {:?}",
@@ -71,6 +73,33 @@ fn a_dry_run_reports_the_batch_and_changes_nothing() {
     lake.ingest(&["job.toml", "--dry-run"]).ends(Exit::Done);
     lake.ingest(&["job.toml", "--dry-run", "--force"]).ends(Exit::Done);
     assert_eq!(lake.state(), before);
+}
+
+/// As with `hexfloe … | head -1`, at the latest moment: nobody reads what is printed, on neither stream.
+#[rstest]
+#[case::one_report(&["ingest", "job.toml", "--force", "--json"], 0)]
+#[case::a_line_for_each(&["ingest", "job.toml", "missing.toml", "--force", "--json"], 3)]
+#[case::a_failure(&["ingest", "missing.toml"], 3)]
+#[case::batches(&["batches", "ns.points"], 0)]
+#[case::batches_as_json(&["batches", "ns.points", "--json"], 0)]
+#[case::a_table(&["table", "show", "ns.points"], 0)]
+#[case::a_table_that_is_missing(&["table", "show", "ns.none"], 2)]
+#[case::a_rollback(&["table", "rollback", "ns.points", "--before-batch", "none"], 2)]
+#[case::a_batch_id(&["batch-id", "--source", "s", "--files", "points.csv"], 0)]
+#[case::help(&["--help"], 0)]
+fn a_reader_who_is_gone_changes_nothing_about_the_work(#[case] arguments: &[&str], #[case] code: i32) {
+    let lake = Lake::with_points(GOOD);
+    lake.write("missing.toml", POINTS.replace("points.csv", "missing.csv"));
+    lake.ingest(&["job.toml"]).committed();
+    let snapshots = || lake.ask("table", json!({ "table": "ns.points" }))["snapshots"].as_array().unwrap().len();
+    let before = snapshots();
+    let mut command = Command::new(hexfloe());
+    command.args(arguments).current_dir(lake.path("")).stdin(Stdio::null());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop((child.stdout.take(), child.stderr.take()));
+    assert_eq!(child.wait().unwrap().code(), Some(code));
+    let ingested = usize::from(arguments.contains(&"--force"));
+    assert_eq!(snapshots(), before + ingested, "an ingest goes on to its end");
 }
 
 #[test]
