@@ -72,9 +72,17 @@ impl BatchId {
         Self::slice_of(source, [(column, value)])
     }
 
-    /// The batch that owns every row in which each column has its value; the order of the columns does not matter.
+    /// The batch that owns every row in which each column has its value; the order of the columns does not matter. With several
+    /// columns, a comma, an equals sign or a backslash in a name or value has a backslash before it, so that no two slices
+    /// read the same.
     pub fn slice_of<'a>(source: &str, values: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
-        let values = BTreeMap::from_iter(values).into_iter().map(|(column, value)| format!("{column}={value}"));
+        let values = BTreeMap::from_iter(values);
+        let several = values.len() > 1;
+        let plain = |text: &str| match several {
+            true => text.replace('\\', "\\\\").replace(',', "\\,").replace('=', "\\="),
+            false => text.to_owned(),
+        };
+        let values = values.into_iter().map(|(column, value)| format!("{}={}", plain(column), plain(value)));
         Self::of_key(&format!("{source}:slice:{}", values.collect::<Vec<_>>().join(",")))
     }
 

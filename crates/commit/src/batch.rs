@@ -145,6 +145,8 @@ pub struct BatchCheck<'a> {
     pub content_sha256: Option<&'a Sha256Hex>,
     /// What to do when the table knows the batch with another digest.
     pub on_changed_input: OnChangedInput,
+    /// Whether the batch is a slice under its own name, whatever its input is today.
+    pub owns_slice: bool,
     /// Commit even if the table has the batch.
     pub force: bool,
 }
@@ -157,6 +159,7 @@ impl<'a> From<&'a BatchCommit> for BatchCheck<'a> {
             derivation: batch.derivation.as_ref(),
             content_sha256: Some(&batch.content_sha256),
             on_changed_input: batch.on_changed_input,
+            owns_slice: matches!(batch.replaces, Replaces::Slice(_)),
             force: batch.force,
         }
     }

@@ -134,8 +134,8 @@ impl Committer {
 
     /// Whether a batch is in the table, as far as that is recorded, and whether the table's cells are derived as ours are.
     ///
-    /// It is when the ledger has it, or when a snapshot the branch descends from says that it holds the same input. Where the
-    /// input may change ([`OnChangedInput::Replace`]) only the latter counts, unless no digest is given. This is the check that [`Committer::commit`] makes on each attempt; made before anything is read or written it saves the
+    /// It is when the ledger has it, or when a snapshot the branch descends from says that it holds the same input. For a
+    /// slice whose input may change only the latter counts. This is the check that [`Committer::commit`] makes on each attempt; made before anything is read or written it saves the
     /// work.
     ///
     /// # Errors
@@ -147,6 +147,9 @@ impl Committer {
             check_derivation(table, derivation)?;
         }
         refs::check_branch_name(batch.branch)?;
+        if batch.branch != BatchCommit::MAIN {
+            refs::retention(metadata, &table.identifier().to_string(), batch.branch)?;
+        }
         let recorded = newest_of(metadata, batch.branch, batch.batch_id.as_str());
         let digests =
             recorded.as_ref().and_then(|(_, recorded)| recorded.content_sha256.as_ref()).zip(batch.content_sha256);
@@ -159,9 +162,9 @@ impl Committer {
                 now: batch.content_sha256.map(ToString::to_string).unwrap_or_default(),
             });
         }
-        // Where the input may change, the ledger's word is not enough: it does not say which input it was.
-        let compared = same.is_some() || batch.content_sha256.is_none();
-        let told = compared || batch.on_changed_input == OnChangedInput::Refuse;
+        // The input of a slice may change by design, and the ledger does not say which input it was.
+        let may_differ = batch.owns_slice && batch.on_changed_input == OnChangedInput::Replace;
+        let told = same.is_some() || !may_differ;
         let in_ledger = || Ledger::of_branch(metadata, batch.branch).contains(batch.batch_id.as_str());
         let known = same == Some(true) || (told && in_ledger());
         if batch.force || same == Some(false) || !known {
@@ -469,33 +472,39 @@ impl Committer {
     }
 
     /// Whether it is certain without reading a manifest that the table holds no row of these batches: every snapshot since
-    /// its first one is retained, says which batches it added, and none is one of these, or it is of a kind that adds no rows.
+    /// the table's first one is retained, says which batches it added and no other rows, and none is one of these.
     ///
-    /// Only batches that replace nothing but themselves can be told so, and only files named for their batch: those of
-    /// another batch, given by mistake, might be in the table.
+    /// A snapshot without a parent need not be the first: expiry may cut the line. So the sequence numbers have to count
+    /// down to 1 without a gap. Only batches that replace nothing but themselves can be told so, and only files named for
+    /// their batch: those of another batch, given by mistake, might be in the table.
     fn is_new(&self, group: Group<'_>, table: &Table, sent: &[Sent]) -> bool {
         let branch = &group.first.branch;
         let ledger = Ledger::of_branch(table.metadata(), branch);
         let by_themselves = group.batches.iter().all(|batch| {
             let id = batch.batch_id.as_str();
             let named = batch.files.iter().all(|file| file.file_path().contains(id));
-            named && !ledger.contains(id) && matches!(batch.replaces, Replaces::Batch | Replaces::Nothing)
+            let listed = ledger.ids().iter().any(|listed| listed == id);
+            named && !listed && matches!(batch.replaces, Replaces::Batch | Replaces::Nothing)
         });
         if !sent.is_empty() || !by_themselves {
             return false;
         }
-        let mut first = None;
+        let mut expected = None;
         for snapshot in ancestry(table.metadata(), branch) {
             let added = batches_of(snapshot);
-            let adds_nothing = matches!(snapshot.summary().operation, Operation::Replace | Operation::Delete);
+            let rows: Option<u64> = added.iter().map(|batch| batch.rows).sum();
+            let records = snapshot.summary().additional_properties.get("added-records");
+            let records = records.map_or(Some(0), |records| records.parse().ok());
             let is_one =
                 |added: &SummaryBatch| group.batches.iter().any(|batch| *added.batch_id == *batch.batch_id.as_str());
-            if (added.is_empty() && !adds_nothing) || added.iter().any(is_one) {
+            let number = snapshot.sequence_number();
+            let in_line = expected.is_none_or(|expected| expected == number);
+            if added.is_empty() || rows != records || added.iter().any(is_one) || !in_line {
                 return false;
             }
-            first = Some(snapshot);
+            expected = Some(number - 1);
         }
-        first.is_some_and(|first| first.parent_snapshot_id().is_none())
+        expected == Some(0)
     }
 
     fn refuse_late(&self, group: Group<'_>) -> Result<(), Error> {

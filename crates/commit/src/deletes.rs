@@ -17,9 +17,9 @@ use iceberg::spec::{
 };
 use parquet::arrow::{ParquetRecordBatchStreamBuilder, ProjectionMask};
 
-use crate::Error;
 use crate::base::Base;
 use crate::reading::Reading;
+use crate::{Error, partition};
 
 /// A live delete file.
 #[derive(Clone, Debug)]
@@ -73,7 +73,8 @@ impl DeleteFile {
 
     fn applies_to(&self, entry: &ManifestEntry, spec_id: i32) -> bool {
         let younger_than = entry.sequence_number().unwrap_or(0);
-        let partition = || self.spec_id == spec_id && self.file().partition() == entry.data_file().partition();
+        let partition =
+            || self.spec_id == spec_id && partition::is_same(self.file().partition(), entry.data_file().partition());
         if !self.is_position() {
             return self.sequence_number() > younger_than && (self.global || partition());
         }

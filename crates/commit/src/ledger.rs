@@ -6,7 +6,7 @@
 //! of the branch or an ancestor of the head. After a rollback it is rebuilt from the summaries of the snapshots that
 //! are left.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use iceberg::spec::{MAIN_BRANCH, SnapshotRef, TableMetadata};
 
@@ -33,6 +33,8 @@ impl Default for LedgerBounds {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     ids: Vec<String>,
+    /// How many of them count, from the oldest.
+    counting: usize,
 }
 
 impl Ledger {
@@ -50,21 +52,36 @@ impl Ledger {
     }
 
     /// The ledger that the properties of branch `written_for` hold, if it counts for the head of `branch`.
+    ///
+    /// The commit that wrote it put its own batches last. What comes after them was added by somebody who does not say for
+    /// which snapshot: it counts as long as the branch has never gone back, as far as its log tells.
     fn counted(metadata: &TableMetadata, written_for: &str, branch: &str) -> Option<Self> {
         let properties = metadata.properties();
         let written_by = properties.get(&names::ledger_snapshot_id(written_for)).map(|id| id.parse::<i64>());
-        let counts = match written_by {
+        let lineage: HashMap<i64, &SnapshotRef> =
+            ancestry(metadata, branch).map(|snapshot| (snapshot.snapshot_id(), snapshot)).collect();
+        let own = match written_by {
+            Some(Err(_)) => return None,
             // Written by somebody who keeps the list without saying which snapshot it belongs to.
-            None => branch == MAIN_BRANCH || metadata.snapshot_for_ref(branch).is_none(),
-            Some(Err(_)) => false,
-            // The parent of the oldest retained snapshot has expired, and is an ancestor all the same.
-            Some(Ok(id)) => ancestry(metadata, branch)
-                .any(|snapshot| snapshot.snapshot_id() == id || snapshot.parent_snapshot_id() == Some(id)),
+            None if branch == MAIN_BRANCH || metadata.snapshot_for_ref(branch).is_none() => Some(Vec::new()),
+            None => return None,
+            Some(Ok(id)) => match lineage.get(&id) {
+                Some(snapshot) => Some(batches_of(snapshot)),
+                // The parent of the oldest retained snapshot has expired, and is an ancestor all the same.
+                None if lineage.values().any(|snapshot| snapshot.parent_snapshot_id() == Some(id)) => None,
+                None => return None,
+            },
         };
-        if !counts {
-            return None;
+        let mut ledger = Self::parse(properties.get(&names::completed_batches(written_for))?)?;
+        let straight = || metadata.history().iter().all(|entry| lineage.contains_key(&entry.snapshot_id));
+        if let Some(own) = own
+            && !(own.is_empty() && written_by.is_some())
+            && !straight()
+        {
+            let last = ledger.ids.iter().rposition(|id| own.iter().any(|batch| batch.batch_id == *id));
+            ledger.counting = last.map_or(0, |last| last + 1);
         }
-        properties.get(&names::completed_batches(written_for)).and_then(|json| Self::parse(json))
+        Some(ledger)
     }
 
     /// What the summaries of the retained ancestors say.
@@ -87,23 +104,30 @@ impl Ledger {
         let mut seen = HashSet::new();
         let mut ids: Vec<String> = ids.into_iter().rev().filter(|id| seen.insert(id.clone())).collect();
         ids.reverse();
-        Self { ids }
+        Self { counting: ids.len(), ids }
     }
 
-    /// Whether the batch is in the list.
+    /// Whether the batch is in the list, and that counts.
     pub fn contains(&self, id: &str) -> bool {
-        self.ids.iter().any(|known| known == id)
+        self.ids.iter().take(self.counting).any(|known| known == id)
     }
 
-    /// Adds a batch as the newest; a batch that is there already moves to the end.
+    /// Adds a batch as the newest; a batch that is there already moves to the end. All of the list counts then: the commit
+    /// that adds the batch vouches for it.
     pub fn push(&mut self, id: String) {
         self.ids.retain(|known| *known != id);
         self.ids.push(id);
+        self.counting = self.ids.len();
     }
 
-    /// Keeps the ids for which `keep` holds.
-    pub(crate) fn retain(&mut self, keep: impl Fn(&String) -> bool) {
-        self.ids.retain(keep);
+    /// The ledger of an older snapshot: without the batches that were `undone` since, and without those of which nothing says
+    /// that they were there by then. `left` are the batches of its snapshots; what is listed before one of them is older.
+    pub(crate) fn gone_back(mut self, undone: &[String], left: &HashSet<String>) -> Self {
+        let last = self.ids.iter().rposition(|id| left.contains(id));
+        self.ids.truncate(last.map_or(0, |last| last + 1));
+        self.ids.retain(|id| left.contains(id) || !undone.contains(id));
+        self.counting = self.ids.len();
+        self
     }
 
     /// The ids, oldest first.

@@ -61,6 +61,7 @@ mod metrics;
 pub mod names;
 mod parquet_file;
 mod parquet_settings;
+mod partition;
 mod plan;
 mod reading;
 mod refs;

@@ -164,8 +164,7 @@ impl Committer {
         })?;
         let undone = batch_ids(&lineage[..place]);
         let left: HashSet<String> = batch_ids(&lineage[place..]).into_iter().collect();
-        let mut ledger = Ledger::of(metadata);
-        ledger.retain(|id| left.contains(id) || !undone.iter().any(|undone| undone == id));
+        let ledger = Ledger::of(metadata).gone_back(&undone, &left);
         let mut updates = vec![set_main(metadata, table, target)?];
         updates.push(TableUpdate::SetProperties { updates: self.ledger_properties(&ledger, target) });
         let requirements = vec![

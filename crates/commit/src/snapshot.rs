@@ -8,15 +8,15 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use iceberg::spec::{
     DataContentType, DataFile, DataFileBuilder, FormatVersion, ManifestContentType, ManifestEntry, ManifestFile,
-    ManifestListWriter, ManifestWriter, ManifestWriterBuilder, Operation, PartitionSpecRef, SchemaRef, Snapshot,
-    SnapshotReference, SnapshotSummaryCollector, Summary, TableMetadata,
+    ManifestListWriter, ManifestWriter, ManifestWriterBuilder, Operation, PartitionSpec, PartitionSpecRef, SchemaRef,
+    Snapshot, SnapshotReference, SnapshotSummaryCollector, Summary, TableMetadata,
 };
 use iceberg::{TableRequirement, TableUpdate};
 use uuid::Uuid;
 
 use crate::base::{Base, LoadedManifest, ManifestCache, Totals};
 use crate::merging::{Merging, live_files, merge_groups};
-use crate::{Error, Locations, refs};
+use crate::{Error, Locations, partition, refs};
 
 /// A file that a snapshot adds.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ pub(crate) async fn write(draft: SnapshotDraft<'_>, written: &mut Vec<String>) -
     refuse_files_twice(base, &draft.added)?;
     refuse_other_partitions(base, &draft.added)?;
     let retention = refs::retention(metadata, &base.table.identifier().to_string(), &base.branch)?;
-    let summary = summary(&draft);
+    let summary = summary(&draft)?;
     let locations = Locations::of(metadata);
     let manifests = ManifestFiles { draft: &draft, locations: &locations, written, count: 0 }.write_all().await?;
 
@@ -124,13 +124,13 @@ fn refuse_other_partitions(base: &Base, added: &[AddedFile]) -> Result<(), Error
     Ok(())
 }
 
-fn summary(draft: &SnapshotDraft<'_>) -> Summary {
+fn summary(draft: &SnapshotDraft<'_>) -> Result<Summary, Error> {
     let metadata = draft.base.metadata();
     let mut collector = SnapshotSummaryCollector::default();
     let mut totals: Totals = draft.base.totals();
     for AddedFile { file, spec_id } in &draft.added {
         if let Some((spec, schema)) = bound(metadata, *spec_id, None) {
-            collector.add_file(file, schema, spec);
+            collector.add_file(&carried(file, &spec, &schema, file.first_row_id())?, schema, spec);
         }
         totals.add(file);
     }
@@ -139,7 +139,7 @@ fn summary(draft: &SnapshotDraft<'_>) -> Summary {
         for entry in entries {
             let file = loaded.entries[*entry].data_file();
             if let Some((spec, schema)) = bound(metadata, loaded.file.partition_spec_id, Some(&loaded.schema)) {
-                collector.remove_file(file, schema, spec);
+                collector.remove_file(&carried(file, &spec, &schema, file.first_row_id())?, schema, spec);
             }
             totals.remove(file);
         }
@@ -147,7 +147,7 @@ fn summary(draft: &SnapshotDraft<'_>) -> Summary {
     let mut properties = draft.summary.clone();
     properties.extend(collector.build());
     properties.extend(totals.summary());
-    Summary { operation: draft.operation.clone(), additional_properties: properties }
+    Ok(Summary { operation: draft.operation.clone(), additional_properties: properties })
 }
 
 /// A partition spec, and a schema that has the columns it is made of: the current one, or else `own`, or else the newest that
@@ -216,7 +216,7 @@ impl ManifestFiles<'_, '_> {
         content: ManifestContentType,
         spec_id: i32,
         own: Option<&SchemaRef>,
-    ) -> Result<ManifestWriter, Error> {
+    ) -> Result<BoundWriter, Error> {
         let metadata = self.draft.base.metadata();
         let location = self.locations.metadata_file(&format!("{}-m{}.avro", self.draft.attempt, self.count));
         self.count += 1;
@@ -229,13 +229,14 @@ impl ManifestFiles<'_, '_> {
             failed(iceberg::Error::new(iceberg::ErrorKind::DataInvalid, unknown))
         })?;
         let snapshot_id = Some(self.draft.snapshot_id);
-        let builder = ManifestWriterBuilder::new(output, snapshot_id, schema, spec.as_ref().clone());
-        Ok(match (metadata.format_version(), content) {
+        let builder = ManifestWriterBuilder::new(output, snapshot_id, schema.clone(), spec.as_ref().clone());
+        let writer = match (metadata.format_version(), content) {
             (FormatVersion::V3, ManifestContentType::Data) => builder.build_v3_data(),
             (FormatVersion::V3, ManifestContentType::Deletes) => builder.build_v3_deletes(),
             (_, ManifestContentType::Data) => builder.build_v2_data(),
             (_, ManifestContentType::Deletes) => builder.build_v2_deletes(),
-        })
+        };
+        Ok(BoundWriter { writer, spec, schema })
     }
 
     /// The new files of this snapshot of one kind.
@@ -247,10 +248,9 @@ impl ManifestFiles<'_, '_> {
     ) -> Result<ManifestFile, Error> {
         let mut writer = self.writer(content, spec_id, None)?;
         for file in files {
-            // The sequence number is inherited from the commit.
-            writer.add_file((*file).clone(), -1).map_err(Error::iceberg("write a manifest"))?;
+            writer.add(file)?;
         }
-        writer.write_manifest_file().await.map_err(Error::iceberg("write a manifest"))
+        writer.finish().await
     }
 
     /// A manifest without some of its files.
@@ -263,16 +263,12 @@ impl ManifestFiles<'_, '_> {
         let row_ids = loaded.first_row_ids();
         for (index, entry) in loaded.entries.iter().enumerate().filter(|(_, entry)| entry.is_alive()) {
             if removed.contains(&index) {
-                let sequence_number = sequence_number(entry)?;
-                let file = with_row_ids(entry.data_file(), row_ids[index])?;
-                writer
-                    .add_delete_file(file, sequence_number, entry.file_sequence_number)
-                    .map_err(Error::iceberg("write a manifest"))?;
+                writer.remove(entry, row_ids[index])?;
             } else {
-                add_existing(&mut writer, entry, row_ids[index])?;
+                writer.keep(entry, row_ids[index])?;
             }
         }
-        writer.write_manifest_file().await.map_err(Error::iceberg("write a manifest"))
+        writer.finish().await
     }
 
     /// Several manifests of one content and partition spec in one.
@@ -282,24 +278,60 @@ impl ManifestFiles<'_, '_> {
         for loaded in group {
             let row_ids = loaded.first_row_ids();
             for (entry, row_id) in loaded.entries.iter().zip(row_ids).filter(|(entry, _)| entry.is_alive()) {
-                add_existing(&mut writer, entry, row_id)?;
+                writer.keep(entry, row_id)?;
             }
         }
-        writer.write_manifest_file().await.map_err(Error::iceberg("write a manifest"))
+        writer.finish().await
     }
 }
 
-fn add_existing(writer: &mut ManifestWriter, entry: &ManifestEntry, row_id: Option<i64>) -> Result<(), Error> {
-    let snapshot_id = entry.snapshot_id().ok_or_else(|| incomplete(entry, "snapshot id"))?;
-    let file = with_row_ids(entry.data_file(), row_id)?;
-    writer
-        .add_existing_file(file, snapshot_id, sequence_number(entry)?, entry.file_sequence_number)
-        .map_err(Error::iceberg("write a manifest"))
+/// A manifest in the making, under a spec and a schema that has its columns.
+struct BoundWriter {
+    writer: ManifestWriter,
+    spec: PartitionSpecRef,
+    schema: SchemaRef,
 }
 
-/// The file with the first row id that it inherited from its manifest: in another manifest it would inherit another.
-fn with_row_ids(file: &DataFile, first_row_id: Option<i64>) -> Result<DataFile, Error> {
-    if file.first_row_id() == first_row_id {
+impl BoundWriter {
+    /// Lists a new file.
+    fn add(&mut self, file: &DataFile) -> Result<(), Error> {
+        let file = carried(file, &self.spec, &self.schema, file.first_row_id())?;
+        // The sequence number is inherited from the commit.
+        self.writer.add_file(file, -1).map_err(Error::iceberg("write a manifest"))
+    }
+
+    /// Lists a file that stays.
+    fn keep(&mut self, entry: &ManifestEntry, row_id: Option<i64>) -> Result<(), Error> {
+        let snapshot_id = entry.snapshot_id().ok_or_else(|| incomplete(entry, "snapshot id"))?;
+        let file = carried(entry.data_file(), &self.spec, &self.schema, row_id)?;
+        self.writer
+            .add_existing_file(file, snapshot_id, sequence_number(entry)?, entry.file_sequence_number)
+            .map_err(Error::iceberg("write a manifest"))
+    }
+
+    /// Lists a file that goes.
+    fn remove(&mut self, entry: &ManifestEntry, row_id: Option<i64>) -> Result<(), Error> {
+        let file = carried(entry.data_file(), &self.spec, &self.schema, row_id)?;
+        self.writer
+            .add_delete_file(file, sequence_number(entry)?, entry.file_sequence_number)
+            .map_err(Error::iceberg("write a manifest"))
+    }
+
+    async fn finish(self) -> Result<ManifestFile, Error> {
+        self.writer.write_manifest_file().await.map_err(Error::iceberg("write a manifest"))
+    }
+}
+
+/// The file as another manifest has to list it: with the first row id that it inherited from its own, as it would inherit
+/// another there, and with partition values of the types that the spec has now.
+fn carried(
+    file: &DataFile,
+    spec: &PartitionSpec,
+    schema: &SchemaRef,
+    first_row_id: Option<i64>,
+) -> Result<DataFile, Error> {
+    let widened = partition::under(file.partition(), spec, schema);
+    if file.first_row_id() == first_row_id && widened.is_none() {
         return Ok(file.clone());
     }
     let mut builder = DataFileBuilder::default();
@@ -307,7 +339,7 @@ fn with_row_ids(file: &DataFile, first_row_id: Option<i64>) -> Result<DataFile, 
         .content(file.content_type())
         .file_path(file.file_path().to_owned())
         .file_format(file.file_format())
-        .partition(file.partition().clone())
+        .partition(widened.unwrap_or_else(|| file.partition().clone()))
         .record_count(file.record_count())
         .file_size_in_bytes(file.file_size_in_bytes())
         .column_sizes(file.column_sizes().clone())

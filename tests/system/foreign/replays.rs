@@ -45,6 +45,7 @@ fn a_forced_replay_changes_the_rows_of_its_batch_and_no_others(
         "column_dropped",
         "column_dropped_and_added_again",
         "column_promoted",
+        "partition_column_promoted",
         "everything_at_once",
         "merge_on_read_in_partitions",
         "merge_on_read_over_everything",

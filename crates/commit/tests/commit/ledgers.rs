@@ -2,12 +2,14 @@
 
 use hexfloe_batch::{CellDerivation, CellType, DerivationRecord, GeometryRule, Resolution, Sha256Hex};
 use hexfloe_commit::{
-    BatchCommit, BatchOutcome, Committer, Derivation, Error, ErrorKind, LedgerBounds, OnChangedInput, names,
+    BatchCommit, BatchOutcome, Committer, Derivation, Error, ErrorKind, Keys, LedgerBounds, OnChangedInput, Replaces,
+    RollBackTo, names,
 };
 use rstest::rstest;
 
-use crate::faults::{self, Fault, rival};
-use crate::world::{Row, World, committed, id, is_skipped, rows};
+use crate::faults::{self, Fault, faulty_disk, rival};
+use crate::overwriting::assert_totals;
+use crate::world::{Made, Row, World, committed, id, is_skipped, rows};
 
 #[tokio::test]
 async fn batches_out_of_order_complete_each_once() {
@@ -126,8 +128,14 @@ async fn without_a_retained_summary_nothing_is_said_about_the_input() {
     world.ingest("two", 10..13).await;
     world.expire().await;
     assert!(is_skipped(&world.commit(&changed(&world, OnChangedInput::Refuse, false).await).await.unwrap()));
-    // Where it may change it is written again, to be sure.
-    committed(&world.commit(&changed(&world, OnChangedInput::Replace, false).await).await.unwrap());
+    assert!(is_skipped(&world.commit(&changed(&world, OnChangedInput::Replace, false).await).await.unwrap()));
+    // A slice is written again, to be sure: its input may change by design.
+    let slice: std::sync::Arc<dyn arrow::array::Array> =
+        std::sync::Arc::new(arrow::array::StringArray::from(vec![id("one").as_str()]));
+    let slice = arrow::array::RecordBatch::try_from_iter([("ingest_batch_id", slice)]).unwrap();
+    let replaces = Replaces::Slice(Keys(slice));
+    let batch = BatchCommit { replaces, ..changed(&world, OnChangedInput::Replace, false).await };
+    committed(&world.commit(&batch).await.unwrap());
     assert_eq!(world.rows().await, [rows("one", 5..9), rows("two", 10..13)].concat());
 }
 
@@ -153,6 +161,77 @@ async fn a_ledger_of_the_same_format_by_another_writer_counts() {
     world.set_property(names::COMPLETED_BATCHES, &format!(r#"["{}"]"#, id("one"))).await;
     let batch = world.batch("one", 0..3).await;
     assert!(is_skipped(&world.commit(&batch).await.unwrap()));
+}
+
+/// Another writer that keeps the list, and says nothing else: it appends rows and adds their batch.
+async fn listed_by_another(world: &World, name: &str, numbers: std::ops::Range<i64>) {
+    let file = world.file(&rows(name, numbers)).await;
+    world.stock_append(vec![file]).await;
+    let listed: Vec<String> = world.ledger().await.into_iter().chain([id(name).to_string()]).collect();
+    let listed = format!("[\"{}\"]", listed.join("\",\""));
+    world.set_property(names::COMPLETED_BATCHES, &listed).await;
+}
+
+#[tokio::test]
+async fn what_another_writer_lists_counts_until_the_table_goes_back() {
+    let world = World::new().await;
+    let first = world.ingest("one", 0..3).await;
+    listed_by_another(&world, "two", 3..6).await;
+    assert!(is_skipped(&world.commit(&world.batch("two", 3..6).await).await.unwrap()));
+    world.roll_back(first).await;
+    assert!(is_skipped(&world.commit(&world.batch("one", 0..3).await).await.unwrap()));
+    committed(&world.commit(&world.batch("two", 3..6).await).await.unwrap());
+    assert_eq!(world.rows().await, [rows("one", 0..3), rows("two", 3..6)].concat());
+}
+
+#[tokio::test]
+async fn our_rollback_keeps_no_batch_of_which_nothing_says_that_it_is_left() {
+    let world = World::new().await;
+    let first = world.ingest("one", 0..3).await;
+    listed_by_another(&world, "two", 3..6).await;
+    world.ingest("three", 6..9).await;
+    world.committer().roll_back(&world.table(), &RollBackTo::Snapshot(first)).await.unwrap();
+    assert_eq!(world.ledger().await, [id("one").to_string()]);
+    committed(&world.commit(&world.batch("two", 3..6).await).await.unwrap());
+    assert_eq!(world.rows().await, [rows("one", 0..3), rows("two", 3..6)].concat());
+}
+
+#[tokio::test]
+async fn a_summary_with_our_keys_by_another_writer_hides_no_rows() {
+    let world = World::new().await;
+    world.ingest("one", 0..3).await;
+    let file = world.file(&rows("two", 3..6)).await;
+    // As if that writer had copied the properties of the snapshot before.
+    let properties = [(names::SUMMARY_BATCH_ID, id("one").to_string()), (names::SUMMARY_ROWS, "5".to_owned())];
+    world.append_with_summary(vec![file], properties).await;
+    let batch = world.batch_named_for_itself("two", 3..6).await;
+    let outcome = world.commit(&batch).await.unwrap();
+    assert!(matches!(outcome, BatchOutcome::Committed { replaced_rows: 3, .. }), "{outcome:?}");
+    assert_eq!(world.rows().await, [rows("one", 0..3), rows("two", 3..6)].concat());
+}
+
+#[tokio::test]
+async fn a_new_batch_in_a_whole_line_of_ours_reads_no_manifest_and_one_with_a_gap_does() {
+    let (store, disk) = faulty_disk();
+    let world = World::make(Made { store, ..Made::default() }).await;
+    for (name, numbers) in [("one", 0..3), ("two", 3..6)] {
+        committed(&world.commit(&world.batch_named_for_itself(name, numbers).await).await.unwrap());
+    }
+    let (three, four) =
+        (world.batch_named_for_itself("three", 6..9).await, world.batch_named_for_itself("four", 9..12).await);
+    disk.fail_reads_of(Some("-m0.avro"));
+    committed(&world.again().await.commit(&three).await.unwrap());
+    // The first snapshot gone, the line does not tell any more.
+    world.expire().await;
+    assert!(world.again().await.commit(&four).await.is_err());
+    disk.fail_reads_of(None);
+    committed(&world.again().await.commit(&world.batch_named_for_itself("four", 9..12).await).await.unwrap());
+    let expected: Vec<_> = [("one", 0..3), ("two", 3..6), ("three", 6..9), ("four", 9..12)]
+        .into_iter()
+        .flat_map(|(name, numbers)| rows(name, numbers))
+        .collect();
+    assert_eq!(world.rows().await, expected);
+    assert_totals(&world).await;
 }
 
 #[tokio::test]

@@ -269,6 +269,18 @@ impl World {
         self.batch_of(name, vec![file]).await
     }
 
+    /// A batch of one new file that has the batch's id in its name, as Hexfloe's own files do.
+    pub(crate) async fn batch_named_for_itself(
+        &self,
+        name: &str,
+        numbers: impl IntoIterator<Item = i64>,
+    ) -> BatchCommit {
+        let location = self.load().await.metadata().location().to_owned();
+        let path = format!("{location}/data/{}-{}.parquet", id(name), self.environment.uuid());
+        let file = self.file_at(path, &rows(name, numbers), 1_000).await;
+        self.batch_of(name, vec![file]).await
+    }
+
     /// Commits a batch of one new file, and asks that it be committed.
     pub(crate) async fn ingest(&self, name: &str, numbers: impl IntoIterator<Item = i64>) -> i64 {
         let batch = self.batch(name, numbers).await;
@@ -370,6 +382,20 @@ impl World {
         let ids = table.metadata().snapshots().map(|snapshot| snapshot.snapshot_id());
         let snapshot_ids = ids.filter(|id| Some(*id) != current).collect();
         self.update(vec![TableUpdate::RemoveSnapshots { snapshot_ids }]).await;
+    }
+
+    /// Appends files as the `iceberg` crate does, with properties in the snapshot's summary.
+    pub(crate) async fn append_with_summary(
+        &self,
+        files: Vec<DataFile>,
+        properties: impl IntoIterator<Item = (&'static str, String)>,
+    ) {
+        use iceberg::transaction::{ApplyTransactionAction, Transaction};
+        let table = self.load().await;
+        let transaction = Transaction::new(&table);
+        let properties = properties.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let append = transaction.fast_append().add_data_files(files).set_snapshot_properties(properties);
+        append.apply(transaction).unwrap().commit(self.catalog.catalog()).await.unwrap();
     }
 
     /// Appends files as the `iceberg` crate does.
