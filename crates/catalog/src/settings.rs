@@ -54,9 +54,13 @@ impl CatalogSettings {
     ///
     /// # Errors
     ///
-    /// [`Error::Settings`] with the parser's message: unknown keys, missing keys, wrong types.
+    /// [`Error::Settings`] with the line and the parser's message: unknown keys, missing keys, wrong types.
     pub fn from_toml(text: &str) -> Result<Self, Error> {
-        toml::from_str(text).map_err(|error| Error::Settings(error.to_string().trim_end().to_owned()))
+        toml::from_str(text).map_err(|error: toml::de::Error| {
+            let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+            let message = error.message();
+            Error::Settings(line.map_or_else(|| message.to_owned(), |line| format!("line {line}: {message}")))
+        })
     }
 
     /// The database file, absolute.
@@ -157,6 +161,7 @@ mod tests {
     #[test]
     fn an_unknown_key_is_an_error_that_names_it() {
         let error = CatalogSettings::from_toml("name='a'\ntype='sql'\nuri='sqlite:a'\nwarehouse='b'\nwarehous='c'");
-        assert!(error.unwrap_err().to_string().contains("unknown field `warehous`"));
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("line 5: unknown field `warehous`") && !error.contains('|'), "{error}");
     }
 }

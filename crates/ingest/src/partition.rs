@@ -13,6 +13,9 @@ use iceberg::transform::{BoxedTransformFunction, create_transform_function};
 use crate::Error;
 use crate::encoding::value_bytes;
 
+/// The names of the transforms a term may have.
+const TRANSFORMS: [&str; 6] = ["year", "month", "day", "hour", "bucket", "truncate"];
+
 /// The partition spec of a new table.
 ///
 /// # Errors
@@ -27,7 +30,13 @@ pub(crate) fn spec_of_terms(terms: &[String], schema: &Schema) -> Result<Unbound
             None => ("identity", term.trim()),
         };
         let parsed: Transform = transform.parse().map_err(|_| {
-            refuse("is not a partition term; write `column`, `day(column)` or `bucket[16](column)`".to_owned())
+            let (name, _) = transform.split_once('[').unwrap_or((transform, ""));
+            let likeness = |known: &str| strsim::jaro_winkler(name, known);
+            let near = TRANSFORMS.iter().max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
+            refuse(match near.filter(|near| likeness(near) > 0.7) {
+                Some(near) => format!("is not a partition term; did you mean `{near}`?"),
+                None => "is not a partition term; write `column`, `day(column)` or `bucket[16](column)`".to_owned(),
+            })
         })?;
         if matches!(parsed, Transform::Bucket(0) | Transform::Truncate(0)) {
             return Err(refuse("needs a number above 0".to_owned()));
@@ -272,6 +281,9 @@ mod tests {
 
     #[rstest]
     #[case("dya(ts)", "is not a partition term")]
+    #[case("days(ts)", "did you mean `day`?")]
+    #[case("buckets[16](name)", "did you mean `bucket`?")]
+    #[case("h3(zone)", "write `column`, `day(column)`")]
     #[case("day(name)", "does not fit the type string")]
     #[case("nothing", "names the column `nothing`")]
     #[case("void(zone)", "does not fit")]

@@ -179,7 +179,7 @@ mod tests {
     #[rstest]
     #[case(text("yesterday"), DataType::Date32, "\"yesterday\" is no value of the column `c`, which is")]
     #[case(SliceValue::Integer(1 << 40), DataType::Int32, "is no value of the column `c`")]
-    #[case(text("1.5"), DataType::Float64, "cannot be compared")]
+    #[case(text("1.5"), DataType::Float64, "is double, and cannot be compared")]
     #[case(text("00"), DataType::LargeBinary, "cannot be compared")]
     fn a_value_that_the_column_cannot_have_is_refused(
         #[case] value: SliceValue,
