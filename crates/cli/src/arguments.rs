@@ -18,7 +18,7 @@ Exit codes:
   0  done: committed, or skipped because it was committed before
   1  unexpected
   2  usage or configuration
-  3  input refused; nothing was committed
+  3  input refused, or not there; nothing was committed
   4  the table's cells come from another derivation; nothing was written
   5  conflict: others kept changing the table; run again
   6  commit state unknown; nothing was removed, run again
