@@ -219,7 +219,9 @@ async fn a_new_batch_in_a_whole_line_of_ours_reads_no_manifest_and_one_with_a_ga
     }
     let (three, four) =
         (world.batch_named_for_itself("three", 6..9).await, world.batch_named_for_itself("four", 9..12).await);
-    disk.fail_reads_of(Some("-m0.avro"));
+    let oldest = world.manifests().await.pop().unwrap().0.manifest_path;
+    let oldest: &'static str = String::leak(oldest.rsplit('/').next().unwrap().to_owned());
+    disk.fail_reads_of(Some(oldest));
     committed(&world.again().await.commit(&three).await.unwrap());
     // The first snapshot gone, the line does not tell any more.
     world.expire().await;
