@@ -1,6 +1,6 @@
 //! What people see: progress and sentences on stderr. What machines see: one JSON object on stdout.
 //!
-//! Nothing is printed but through [`print`] and [`say`]: whoever reads may leave at any time (`hexfloe … | head -1`), and
+//! Nothing is printed but through [`print()`] and [`say`]: whoever reads may leave at any time (`hexfloe … | head -1`), and
 //! the work goes on.
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
