@@ -472,7 +472,7 @@ impl Committer {
     }
 
     /// Whether it is certain without reading a manifest that the table holds no row of these batches: every snapshot since
-    /// the table's first one is retained, says which batches it added and no other rows, and none is one of these.
+    /// the table's first one is retained, says which batches it added and no other rows, each once, and none is one of these.
     ///
     /// A snapshot without a parent need not be the first: expiry may cut the line. So the sequence numbers have to count
     /// down to 1 without a gap. Only batches that replace nothing but themselves can be told so, and only files named for
@@ -490,8 +490,13 @@ impl Committer {
             return false;
         }
         let mut expected = None;
+        let mut seen = HashSet::new();
         for snapshot in ancestry(table.metadata(), branch) {
             let added = batches_of(snapshot);
+            // A batch that is there twice was forced, or somebody copied a summary.
+            if !added.iter().all(|batch| seen.insert(batch.batch_id.clone())) {
+                return false;
+            }
             let rows: Option<u64> = added.iter().map(|batch| batch.rows).sum();
             let records = snapshot.summary().additional_properties.get("added-records");
             let records = records.map_or(Some(0), |records| records.parse().ok());

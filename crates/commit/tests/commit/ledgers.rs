@@ -196,13 +196,16 @@ async fn our_rollback_keeps_no_batch_of_which_nothing_says_that_it_is_left() {
     assert_eq!(world.rows().await, [rows("one", 0..3), rows("two", 3..6)].concat());
 }
 
+#[rstest]
+#[case::of_as_many_rows("3")]
+#[case::of_other_rows("5")]
 #[tokio::test]
-async fn a_summary_with_our_keys_by_another_writer_hides_no_rows() {
+async fn a_summary_with_our_keys_by_another_writer_hides_no_rows(#[case] rows_told: &str) {
     let world = World::new().await;
-    world.ingest("one", 0..3).await;
+    committed(&world.commit(&world.batch_named_for_itself("one", 0..3).await).await.unwrap());
     let file = world.file(&rows("two", 3..6)).await;
     // As if that writer had copied the properties of the snapshot before.
-    let properties = [(names::SUMMARY_BATCH_ID, id("one").to_string()), (names::SUMMARY_ROWS, "5".to_owned())];
+    let properties = [(names::SUMMARY_BATCH_ID, id("one").to_string()), (names::SUMMARY_ROWS, rows_told.to_owned())];
     world.append_with_summary(vec![file], properties).await;
     let batch = world.batch_named_for_itself("two", 3..6).await;
     let outcome = world.commit(&batch).await.unwrap();
