@@ -141,7 +141,7 @@ impl Committer {
     /// # Errors
     ///
     /// [`Error::Ref`] when there is no such ancestor, [`Error::Moved`] when the branch moved, [`Error::Unknown`] when the catalog's answer is
-    /// lost and the table cannot be read.
+    /// lost and the table does not show the change.
     pub async fn roll_back(&self, table: &TableIdent, to: &RollBackTo) -> Result<RolledBack, Error> {
         let loaded = self.load_table(table).await?;
         let metadata = loaded.metadata();
@@ -271,15 +271,17 @@ impl Committer {
         table: &TableIdent,
         is_done: impl Fn(&TableMetadata) -> bool,
     ) -> Result<(), Error> {
-        let (reason, source) = match self.catalog().port().commit(&request).await? {
+        let (reason, source, denied) = match self.catalog().port().commit(&request).await? {
             CommitOutcome::Committed(_) => return Ok(()),
-            CommitOutcome::Conflict { reason } => (reason, None),
-            CommitOutcome::Unknown { reason, source } => (reason, source),
+            CommitOutcome::Conflict { reason } => (reason, None, true),
+            CommitOutcome::Unknown { reason, source } => (reason, source, false),
         };
         // A catalog that got the request twice says that it conflicts, too.
         match self.load_table(table).await {
             Ok(now) if is_done(now.metadata()) => Ok(()),
-            Ok(_) => Err(Error::Moved { table: table.to_string(), reason }),
+            Ok(_) if denied => Err(Error::Moved { table: table.to_string(), reason }),
+            // It may still arrive.
+            Ok(_) => Err(Error::Unknown { table: table.to_string(), reason, source }),
             Err(error) => {
                 let source = source.or_else(|| Some(Box::new(error)));
                 Err(Error::Unknown { table: table.to_string(), reason, source })

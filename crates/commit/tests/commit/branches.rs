@@ -1,6 +1,6 @@
 //! Branches, publishing them, and going back.
 
-use hexfloe_commit::{BatchCommit, Error, Ledger, Refs, RollBackTo, history_of};
+use hexfloe_commit::{BatchCommit, Error, ErrorKind, Ledger, Refs, RollBackTo, history_of};
 use iceberg::TableUpdate;
 use iceberg::spec::{SnapshotReference, SnapshotRetention};
 
@@ -255,4 +255,14 @@ async fn a_rollback_does_not_undo_what_a_rival_commits_meanwhile() {
     let error = late.committer().roll_back(&world.table(), &RollBackTo::Snapshot(a)).await.unwrap_err();
     assert!(error.to_string().contains("changed meanwhile"), "{error}");
     assert_eq!(world.rows().await, [rows("a", 0..3), rows("b", 3..6), rows("c", 6..9)].concat());
+}
+
+#[tokio::test]
+async fn a_rollback_that_vanished_is_not_said_to_have_failed() {
+    let world = World::new().await;
+    let a = world.ingest("a", 0..3).await;
+    world.ingest("b", 3..6).await;
+    let (lossy, _) = world.through(faults::script([Fault::Vanish]));
+    let error = lossy.committer().roll_back(&world.table(), &RollBackTo::Snapshot(a)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unknown, "it may still arrive: {error}");
 }

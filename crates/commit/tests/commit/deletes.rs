@@ -57,7 +57,7 @@ fn referencing(delete: &DataFile, data_file: &DataFile) -> DataFile {
         .unwrap()
 }
 
-/// A delete file that holds what several hold.
+/// The paths of the live delete files.
 async fn delete_files(world: &World) -> BTreeSet<String> {
     let live = world.live().await;
     let deletes = live.iter().filter(|entry| entry.content_type() != DataContentType::Data);
