@@ -60,6 +60,34 @@ pub enum Error {
     /// A table's metadata cannot be built from its definition.
     #[error("the table's definition is not valid")]
     Definition(#[source] Box<iceberg::Error>),
+    /// A REST catalog cannot be reached, or did not answer in time.
+    #[error("failed to {action}: the catalog does not answer")]
+    Unreachable {
+        /// What was being done.
+        action: String,
+        /// The HTTP client's error, without the URL's query.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A REST catalog answered that it will not, or cannot.
+    #[error("failed to {action}: the catalog answered {status}{}{message}", .exception.as_ref().map_or_else(|| ", ".to_owned(), |exception| format!(", {exception}: ")))]
+    Refused {
+        /// What was being done.
+        action: String,
+        /// The HTTP status.
+        status: u16,
+        /// The exception that the server names, if it answered as the protocol says.
+        exception: Option<String>,
+        /// The server's message, or how its answer begins.
+        message: String,
+    },
+    /// A REST catalog answered what cannot be read.
+    #[error("failed to {action}: the catalog's answer cannot be read: {reason}")]
+    Answer {
+        /// What was being done.
+        action: String,
+        /// Why.
+        reason: String,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] hexfloe_store::Error),
@@ -70,18 +98,74 @@ impl Error {
         Self::Table { action, table: table.to_string(), source: Box::new(source) }
     }
 
+    pub(crate) fn unreachable(action: String, source: reqwest::Error) -> Self {
+        Self::Unreachable { action, source: Box::new(source.without_url()) }
+    }
+
+    /// Whether there is no such table or namespace, as the protocol says it. Another 404 comes from somebody else on the
+    /// way, and says nothing.
+    pub(crate) fn is_missing(&self) -> bool {
+        matches!(self, Self::Refused { status: 404, exception: Some(exception), .. }
+            if exception.contains("NoSuch") || exception.contains("NotFound"))
+    }
+
+    /// Whether the server may answer when it is asked again.
+    pub(crate) fn is_of_the_network(&self) -> bool {
+        matches!(self, Self::Unreachable { .. })
+    }
+
+    /// A table that was created, and is not there.
+    pub(crate) fn gone(table: &iceberg::TableIdent) -> Self {
+        let gone = "the catalog does not have it after its creation; somebody dropped it, run again";
+        Self::table("create", table, iceberg::Error::new(iceberg::ErrorKind::Unexpected, gone))
+    }
+
     /// What the caller should do.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Settings(_) | Self::NoCatalog { .. } | Self::Definition(_) => ErrorKind::Configuration,
-            Self::Store(hexfloe_store::Error::Location { .. } | hexfloe_store::Error::NoStore { .. }) => {
-                ErrorKind::Configuration
-            }
+            Self::Refused { status: 401 | 403, .. } => ErrorKind::Configuration,
+            Self::Refused { status: 408 | 429 | 500.., .. } => ErrorKind::Unavailable,
+            Self::Refused { .. } | Self::Answer { .. } => ErrorKind::Unexpected,
+            Self::Store(error) if error.is_configuration() => ErrorKind::Configuration,
             Self::Open { .. } | Self::Busy { .. } | Self::Database { .. } | Self::Store(_) => ErrorKind::Unavailable,
-            Self::Table { source, .. } => match source.kind() {
-                iceberg::ErrorKind::Unexpected => ErrorKind::Unavailable,
-                _ => ErrorKind::Unexpected,
+            Self::Unreachable { .. } => ErrorKind::Unavailable,
+            Self::Table { source, .. } => match inner(source) {
+                Some(error) => error.kind(),
+                None => match inner_store(source) {
+                    Some(error) if error.is_configuration() => ErrorKind::Configuration,
+                    _ if source.kind() == iceberg::ErrorKind::Unexpected => ErrorKind::Unavailable,
+                    _ => ErrorKind::Unexpected,
+                },
             },
         }
+    }
+}
+
+/// An error of ours that went through the `iceberg` crate.
+fn inner(error: &iceberg::Error) -> Option<&Error> {
+    std::error::Error::source(error)?.downcast_ref()
+}
+
+fn inner_store(error: &iceberg::Error) -> Option<&hexfloe_store::Error> {
+    std::error::Error::source(error)?.downcast_ref()
+}
+
+impl From<Error> for iceberg::Error {
+    fn from(error: Error) -> Self {
+        let of_table = |exception: &Option<String>| exception.as_ref().is_some_and(|name| name.contains("Table"));
+        let kind = match &error {
+            Error::Refused { status: 404, exception, .. } if error.is_missing() && of_table(exception) => {
+                iceberg::ErrorKind::TableNotFound
+            }
+            Error::Refused { status: 404, .. } if error.is_missing() => iceberg::ErrorKind::NamespaceNotFound,
+            Error::Refused { status: 409, exception, .. } if of_table(exception) => {
+                iceberg::ErrorKind::TableAlreadyExists
+            }
+            Error::Refused { status: 409, .. } => iceberg::ErrorKind::NamespaceAlreadyExists,
+            Error::Settings(_) | Error::Definition(_) | Error::Answer { .. } => iceberg::ErrorKind::DataInvalid,
+            _ => iceberg::ErrorKind::Unexpected,
+        };
+        Self::new(kind, error.to_string()).with_source(error)
     }
 }

@@ -30,23 +30,27 @@
 //! # What it does not do
 //!
 //! It decides nothing about batches, ledgers or retries: that is the `commit` crate's. The port never retries a request
-//! that may have been applied. Today there is the SQL catalog over SQLite, whose tables PyIceberg and Java's JDBC
-//! catalog share.
+//! that may have been applied. There are SQL catalogs (SQLite and PostgreSQL), whose tables PyIceberg and Java's JDBC
+//! catalog share, and catalogs behind Iceberg's REST protocol.
 //!
 //! Whoever writes another port runs the tests of the module `conformance` (cargo feature of that name) over it.
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
+mod keys;
 mod open;
 mod port;
+mod rest;
 mod settings;
-mod sqlite;
+mod sql;
 mod stage;
 
 pub use error::{Error, ErrorKind};
+pub use keys::catalog_schema;
 pub use open::{Access, Created, OpenCatalog};
 pub use port::{CommitOutcome, CommitPort, CommitRequest};
+pub use rest::{RestCatalog, RestPort, ServerFacts};
 pub use settings::{CatalogKind, CatalogSettings};
-pub use sqlite::SqlitePort;
+pub use sql::SqlPort;
 pub use stage::TableDefinition;

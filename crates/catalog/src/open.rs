@@ -10,7 +10,9 @@ use iceberg::{Catalog, CatalogBuilder, NamespaceIdent, TableIdent};
 use iceberg_catalog_sql::{SqlBindStyle, SqlCatalogBuilder};
 use uuid::Uuid;
 
-use crate::{CatalogKind, CatalogSettings, CommitPort, Error, SqlitePort, TableDefinition};
+use crate::rest::{Client, RestCatalog, RestPort, ServerFacts};
+use crate::sql::{SqlPort, name_of};
+use crate::{CatalogKind, CatalogSettings, CommitPort, Error, TableDefinition};
 
 /// Whether opening may create what is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +22,9 @@ pub enum Access {
     /// Fail with [`Error::NoCatalog`] when missing; opening changes nothing.
     Existing,
 }
+
+/// How often the tables of a SQL catalog are looked for, and made.
+const OPENINGS: u32 = 5;
 
 /// The outcome of [`OpenCatalog::create`].
 #[derive(Debug)]
@@ -37,11 +42,21 @@ pub struct OpenCatalog {
     catalog: Arc<dyn Catalog>,
     port: Arc<dyn CommitPort>,
     store: Store,
-    warehouse: Location,
+    kind: Kind,
+}
+
+/// What differs between the kinds of catalog when a table is made.
+#[derive(Clone, Debug)]
+enum Kind {
+    /// We write the first metadata file ourselves.
+    Sql { warehouse: Location },
+    /// The server does; it may also choose the place.
+    Rest { catalog: RestCatalog },
 }
 
 impl OpenCatalog {
-    /// Opens the catalog of `settings`; relative paths are relative to `base`. Tables are on the local disk.
+    /// Opens the catalog of `settings`; relative paths are relative to `base`. Tables are on the local disk, or in stores
+    /// across the network that the properties and the environment tell how to reach.
     ///
     /// # Errors
     ///
@@ -61,30 +76,51 @@ impl OpenCatalog {
         access: Access,
         store: Store,
     ) -> Result<Self, Error> {
-        let CatalogKind::Sql = settings.kind;
         if settings.name.trim().is_empty() {
             return Err(Error::Settings("the name is empty".to_owned()));
         }
+        let roots = settings.roots(base)?;
+        match settings.kind {
+            CatalogKind::Sql => {
+                let store = store.with_remote(settings.store_properties(), roots.as_deref())?;
+                Self::open_sql(settings, base, access, store).await
+            }
+            CatalogKind::Rest => {
+                let client = Arc::new(Client::connect(settings, roots.as_deref()).await?);
+                let merged = CatalogSettings { properties: client.properties.clone(), ..settings.clone() };
+                let store = store.with_remote(merged.store_properties(), roots.as_deref())?;
+                let catalog = RestCatalog::new(client, store.clone());
+                let port = Arc::new(RestPort::new(catalog.clone()));
+                let name = settings.name.clone();
+                Ok(Self { name, catalog: Arc::new(catalog.clone()), port, store, kind: Kind::Rest { catalog } })
+            }
+        }
+    }
+
+    async fn open_sql(settings: &CatalogSettings, base: &Path, access: Access, store: Store) -> Result<Self, Error> {
         let database = settings.database(base)?;
         let warehouse = settings.warehouse(base)?;
-        if store.mounted(warehouse.family(), warehouse.authority()).is_none() {
-            return Err(Error::Settings(format!(
-                "warehouse {:?} is not supported: there is no store for {}:// in this version; write `file:FOLDER`",
-                settings.warehouse,
-                warehouse.scheme()
-            )));
-        }
-        let port = SqlitePort::open(&settings.name, &database, access, store.clone()).await?;
-        let opened = SqlCatalogBuilder::default()
-            .uri(port.url())
-            .warehouse_location(warehouse.to_string())
-            .sql_bind_style(SqlBindStyle::QMark)
-            .with_storage_factory(Arc::new(hexfloe_store::MountedStorageFactory::new(store.clone())))
-            .load(settings.name.clone(), HashMap::new())
-            .await;
-        let catalog =
-            opened.map_err(|source| Error::Open { path: database.display().to_string(), source: Box::new(source) })?;
-        Ok(Self { name: settings.name.clone(), catalog: Arc::new(catalog), port: Arc::new(port), store, warehouse })
+        store.serving(&warehouse)?;
+        let port = SqlPort::open(&settings.name, &database, access, store.clone()).await?;
+        let mut attempt = 0;
+        let catalog = loop {
+            attempt += 1;
+            let opened = SqlCatalogBuilder::default()
+                .uri(port.url())
+                .warehouse_location(warehouse.to_string())
+                .sql_bind_style(SqlBindStyle::DollarNumeric)
+                .with_storage_factory(Arc::new(hexfloe_store::MountedStorageFactory::new(store.clone())))
+                .load(settings.name.clone(), HashMap::from([("pool.max-connections".to_owned(), "4".to_owned())]))
+                .await;
+            match opened {
+                Ok(catalog) => break catalog,
+                // Two that make the catalog's tables at once: in PostgreSQL one of them fails, and finds them next time.
+                Err(_) if attempt < OPENINGS => {}
+                Err(source) => return Err(Error::Open { path: name_of(&database), source: Box::new(source) }),
+            }
+        };
+        let name = settings.name.clone();
+        Ok(Self { name, catalog: Arc::new(catalog), port: Arc::new(port), store, kind: Kind::Sql { warehouse } })
     }
 
     /// This catalog with another commit port: a decorated one, for instance.
@@ -120,6 +156,9 @@ impl OpenCatalog {
     ///
     /// When the catalog or the metadata file cannot be read.
     pub async fn load(&self, table: &TableIdent) -> Result<Option<Table>, Error> {
+        if let Kind::Rest { catalog } = &self.kind {
+            return catalog.load(table).await;
+        }
         match self.catalog.load_table(table).await {
             Ok(loaded) => Ok(Some(loaded)),
             Err(error) => match error.kind() {
@@ -141,7 +180,11 @@ impl OpenCatalog {
     /// unreferenced file like those of a crash, and no reason to fail.
     pub async fn create(&self, table: &TableIdent, definition: &TableDefinition, id: Uuid) -> Result<Created, Error> {
         self.ensure_namespace(table.namespace()).await?;
-        let location = TableDefinition::location(&self.warehouse, table, id)?;
+        let warehouse = match &self.kind {
+            Kind::Sql { warehouse } => warehouse,
+            Kind::Rest { catalog } => return self.create_over_rest(catalog, table, definition, id).await,
+        };
+        let location = TableDefinition::location(warehouse, table, id)?;
         let creation = definition.creation(table, location.clone());
         let answer = self.catalog.create_table(table.namespace(), creation).await;
         let loaded = self.load(table).await?;
@@ -153,10 +196,47 @@ impl OpenCatalog {
         match (loaded, answer) {
             (Some(table), _) => Ok(Created { table, ours }),
             (None, Err(error)) => Err(Error::table("create", table, error)),
-            (None, Ok(_)) => {
-                let gone = "the catalog does not have it after its creation; somebody dropped it, run again";
-                Err(Error::table("create", table, iceberg::Error::new(iceberg::ErrorKind::Unexpected, gone)))
-            }
+            (None, Ok(_)) => Err(Error::gone(table)),
+        }
+    }
+
+    /// The server makes the metadata, and an answer that was lost may mean that it still does: nothing is removed here.
+    async fn create_over_rest(
+        &self,
+        catalog: &RestCatalog,
+        table: &TableIdent,
+        definition: &TableDefinition,
+        id: Uuid,
+    ) -> Result<Created, Error> {
+        // Below the namespace's place, or the warehouse's; a server that has neither chooses.
+        let namespace = catalog.namespace_location(table.namespace()).await?;
+        let place = match namespace.as_deref().map(Location::parse) {
+            Some(Ok(namespace)) => Some(namespace.join(&TableDefinition::folder(table, id))?.to_string()),
+            _ => match Location::parse(&catalog.client.warehouse) {
+                Ok(warehouse) => Some(TableDefinition::location(&warehouse, table, id)?),
+                Err(_) => None,
+            },
+        };
+        let creation = definition.creation(table, place.clone().unwrap_or_default());
+        let answer = catalog.create(table.namespace(), creation, place.clone()).await;
+        let loaded = self.load(table).await?;
+        let ours = |loaded: &Table| match (&place, &answer) {
+            (Some(place), _) => loaded.metadata().location().trim_end_matches('/') == place,
+            (None, Ok(answer)) => answer.metadata().uuid() == loaded.metadata().uuid(),
+            (None, Err(_)) => false,
+        };
+        match (loaded, &answer) {
+            (Some(table), _) => Ok(Created { ours: ours(&table), table }),
+            (None, Ok(_)) => Err(Error::gone(table)),
+            (None, Err(_)) => answer.map(|table| Created { table, ours: false }),
+        }
+    }
+
+    /// What the server of a REST catalog says of itself.
+    pub fn server(&self) -> Option<&ServerFacts> {
+        match &self.kind {
+            Kind::Sql { .. } => None,
+            Kind::Rest { catalog } => Some(&catalog.client.facts),
         }
     }
 

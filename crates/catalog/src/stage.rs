@@ -27,10 +27,14 @@ impl TableDefinition {
     /// The location of a new table: the warehouse, the namespace, and the name with a suffix that is never used twice,
     /// so that a table created after another was dropped does not inherit its files.
     pub(crate) fn location(warehouse: &Location, table: &TableIdent, id: Uuid) -> Result<String, Error> {
-        // The whole id: the first digits of a time-ordered one are a clock that two processes share.
-        let suffix = id.simple();
         let namespace = table.namespace().clone().inner().join("/");
-        Ok(warehouse.join(&format!("{namespace}/{}-{suffix}", table.name()))?.to_string())
+        Ok(warehouse.join(&format!("{namespace}/{}", Self::folder(table, id)))?.to_string())
+    }
+
+    /// The last part of the location of a new table.
+    pub(crate) fn folder(table: &TableIdent, id: Uuid) -> String {
+        // The whole id: the first digits of a time-ordered one are a clock that two processes share.
+        format!("{}-{}", table.name(), id.simple())
     }
 
     pub(crate) fn creation(&self, table: &TableIdent, location: String) -> TableCreation {

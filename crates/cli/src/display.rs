@@ -156,8 +156,9 @@ pub(crate) fn say(line: &str) {
     let _ = write_to(&mut io::stderr().lock(), &format!("{line}\n"));
 }
 
-/// A reader who is gone wants no more.
+/// A reader who is gone wants no more. Secrets are not for any.
 fn write_to(writer: &mut impl Write, text: &str) -> io::Result<()> {
+    let text = hexfloe_store::secrets::conceal(text);
     match writer.write_all(text.as_bytes()).and_then(|()| writer.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         written => written,

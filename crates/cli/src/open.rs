@@ -14,13 +14,19 @@ pub(crate) async fn catalog(file: Option<&Path>, access: Access) -> Result<OpenC
         Some(file) => {
             let text = std::fs::read_to_string(file)
                 .map_err(|error| Failure::configuration(format!("cannot read {}: {error}", file.display())))?;
-            let settings = CatalogSettings::from_toml(&text).map_err(|error| Failure::from(error).in_file(file))?;
+            let settings =
+                CatalogSettings::from_toml(&text, &variable).map_err(|error| Failure::from(error).in_file(file))?;
             (settings, folder_of(file))
         }
     };
     let base = std::path::absolute(if base.as_os_str().is_empty() { Path::new(".") } else { &base })
         .map_err(|error| Failure::unexpected("find the current folder", error))?;
     Ok(OpenCatalog::open(&settings, &base, access).await?)
+}
+
+/// A variable of the environment.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 /// A table as it is named in arguments.

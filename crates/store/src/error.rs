@@ -20,6 +20,12 @@ pub enum Error {
         /// Its scheme.
         scheme: String,
     },
+    /// The bucket or container does not exist.
+    #[error("the bucket of {location} does not exist")]
+    NoBucket {
+        /// The location of the object.
+        location: String,
+    },
     /// The object does not exist.
     #[error("{location} does not exist")]
     NotFound {
@@ -57,6 +63,9 @@ pub enum Error {
 impl Error {
     pub(crate) fn from_store(action: &'static str, location: &str, source: object_store::Error) -> Self {
         match source {
+            object_store::Error::NotFound { source, .. } if is_bucket(action, source.as_ref()) => {
+                Self::NoBucket { location: location.to_owned() }
+            }
             object_store::Error::NotFound { .. } => Self::NotFound { location: location.to_owned() },
             object_store::Error::AlreadyExists { .. } => Self::Exists { location: location.to_owned() },
             source => Self::Store { action, location: location.to_owned(), source },
@@ -69,11 +78,38 @@ impl Error {
     }
 }
 
+impl Error {
+    /// Whether the catalog file or the arguments have to be corrected: the place does not exist, or we are not let in.
+    pub fn is_configuration(&self) -> bool {
+        match self {
+            Self::Location { .. } | Self::NoStore { .. } | Self::NoBucket { .. } => true,
+            Self::Store { action: "open" | "read certificates for", .. } => true,
+            Self::Store { source, .. } => matches!(
+                source,
+                object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. }
+            ),
+            _ => false,
+        }
+    }
+}
+
+/// Whether what was not found is the bucket. Writing finds no object missing, and S3 and Azure name what is.
+fn is_bucket(action: &str, source: &dyn std::error::Error) -> bool {
+    let mut said = source.to_string();
+    let mut below = source.source();
+    while let Some(error) = below {
+        said.push_str(&error.to_string());
+        below = error.source();
+    }
+    action == "write" || ["NoSuchBucket", "ContainerNotFound"].iter().any(|name| said.contains(name))
+}
+
 impl From<Error> for iceberg::Error {
     fn from(error: Error) -> Self {
         let kind = match &error {
             Error::Location { .. } | Error::Mismatch { .. } => iceberg::ErrorKind::DataInvalid,
             Error::NoStore { .. } => iceberg::ErrorKind::FeatureUnsupported,
+            Error::NoBucket { .. } => iceberg::ErrorKind::Unexpected,
             Error::Exists { .. } => iceberg::ErrorKind::PreconditionFailed,
             Error::NotFound { .. } | Error::Store { .. } => iceberg::ErrorKind::Unexpected,
         };

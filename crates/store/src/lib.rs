@@ -32,18 +32,22 @@
 //! # What it does not do
 //!
 //! It is not a file system: there is no rename, no append and no directory. It does not retry (the object stores do)
-//! and it does not cache. Remote stores come with their credentials and conditional writes in their own modules; today
-//! there are the local disk and memory. Files on the local disk survive the death of the process; like `object_store`
+//! and it does not cache. Which remote stores there are is chosen by the cargo features `aws` (S3 and what speaks it),
+//! `gcp` and `azure`. Files on the local disk survive the death of the process; like `object_store`
 //! itself this crate does not call `fsync`, so what survives a power cut is up to the file system.
 
 mod error;
 mod iceberg_storage;
 mod location;
 mod mounts;
+mod remote;
+pub mod secrets;
 mod upload;
+mod vended;
 
 pub use error::Error;
 pub use iceberg_storage::{MountedStorage, MountedStorageFactory};
 pub use location::Location;
 pub use mounts::{Listed, Store};
 pub use upload::Upload;
+pub use vended::{Properties, VendedProperties, Vendor, is_secret};

@@ -2,24 +2,48 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use iceberg::io::{FileIO, FileIOBuilder};
+use object_store::client::Certificate;
 use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
+use tokio::sync::Semaphore;
 
-use crate::{Error, Location, MountedStorageFactory, Upload};
+use crate::remote::Remote;
+use crate::upload::PARTS_IN_FLIGHT;
+use crate::vended::Grant;
+use crate::{Error, Location, MountedStorageFactory, Properties, Upload, VendedProperties, Vendor};
 
 /// The stores of a process, by scheme family and authority. Cheap to clone.
+///
+/// A store is mounted by hand ([`Store::mount`]), or opened when a location first asks for it, with the properties of
+/// [`Store::with_remote`] and, over these, what was granted for the location ([`Store::grant`]).
 #[derive(Clone)]
 pub struct Store {
     mounts: Arc<BTreeMap<(String, String), Arc<dyn ObjectStore>>>,
+    remote: Option<Remote>,
+    opened: Arc<RwLock<Opened>>,
+    in_flight: Arc<Semaphore>,
+}
+
+#[derive(Default)]
+struct Opened {
+    /// By scheme family and authority.
+    general: BTreeMap<(String, String), Arc<dyn ObjectStore>>,
+    granted: Vec<Granted>,
+}
+
+struct Granted {
+    grant: Arc<Grant>,
+    /// By authority.
+    stores: BTreeMap<String, Arc<dyn ObjectStore>>,
 }
 
 /// One object of a listing.
@@ -46,7 +70,45 @@ impl Store {
 
     /// No store at all.
     pub fn empty() -> Self {
-        Self { mounts: Arc::new(BTreeMap::new()) }
+        Self {
+            mounts: Arc::new(BTreeMap::new()),
+            remote: None,
+            opened: Arc::default(),
+            in_flight: Arc::new(Semaphore::new(PARTS_IN_FLIGHT)),
+        }
+    }
+
+    /// This set of stores, and those across the network that `properties` reach, opened when they are asked for.
+    ///
+    /// Names are Iceberg's (`s3.endpoint`, `gcs.oauth2.token`, `adls.account-key`, …); what they do not say, the
+    /// environment does. `roots` holds certificates in PEM that are trusted besides those of the system.
+    ///
+    /// # Errors
+    ///
+    /// When `roots` cannot be read.
+    pub fn with_remote(self, properties: Properties, roots: Option<&[u8]>) -> Result<Self, Error> {
+        let roots = roots.map_or(Ok(Vec::new()), Certificate::from_pem_bundle);
+        let roots = roots.map_err(|error| Error::from_store("read certificates for", "remote stores", error))?;
+        Ok(Self { remote: Some(Remote { properties, roots }), ..self })
+    }
+
+    /// Takes what a catalog vended, and asks `vendor` for more before it expires. Replaces what was granted before for
+    /// the same prefixes, also in transfers under way.
+    pub fn grant(&self, vended: Vec<VendedProperties>, vendor: &Arc<dyn Vendor>) {
+        let mut opened = self.opened.write().unwrap_or_else(PoisonError::into_inner);
+        for vended in vended {
+            let grant = Grant::new(vended.clone(), Arc::clone(vendor));
+            match opened.granted.iter_mut().find(|granted| granted.grant.prefix() == grant.prefix()) {
+                Some(granted) => {
+                    if granted.grant.reaches(&vended.properties) {
+                        granted.grant.replace(vended.properties);
+                    } else {
+                        *granted = Granted { grant: Arc::new(grant), stores: BTreeMap::new() };
+                    }
+                }
+                None => opened.granted.push(Granted { grant: Arc::new(grant), stores: BTreeMap::new() }),
+            }
+        }
     }
 
     /// This set of stores and one more, in place of any for the same scheme family and authority.
@@ -56,7 +118,7 @@ impl Store {
     pub fn mount(&self, family: &str, authority: &str, store: Arc<dyn ObjectStore>) -> Self {
         let mut mounts = BTreeMap::clone(&self.mounts);
         mounts.insert((family.to_owned(), authority.to_owned()), store);
-        Self { mounts: Arc::new(mounts) }
+        Self { mounts: Arc::new(mounts), ..self.clone() }
     }
 
     /// The store mounted for a scheme family and authority, for wrapping it in a decorator.
@@ -64,11 +126,47 @@ impl Store {
         self.mounts.get(&(family.to_owned(), authority.to_owned())).cloned()
     }
 
+    /// The store that serves a location: the one mounted, or one across the network.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoStore`], or why the store cannot be opened with its properties. The network is not touched.
+    pub fn serving(&self, location: &Location) -> Result<Arc<dyn ObjectStore>, Error> {
+        if let Some(mounted) = self.mounted(location.family(), location.authority()) {
+            return Ok(mounted);
+        }
+        let Some(remote) = self.remote.as_ref() else {
+            return Err(Error::NoStore { location: location.to_string(), scheme: location.scheme().to_owned() });
+        };
+        let key = (location.family().to_owned(), location.authority().to_owned());
+        {
+            let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
+            let found = match opened.granted_for(location) {
+                Some(place) => opened.granted[place].stores.get(location.authority()),
+                None => opened.general.get(&key),
+            };
+            if let Some(store) = found {
+                return Ok(Arc::clone(store));
+            }
+        }
+        let mut opened = self.opened.write().unwrap_or_else(PoisonError::into_inner);
+        let store = match opened.granted_for(location) {
+            Some(place) => {
+                let Granted { grant, stores } = &mut opened.granted[place];
+                let store = remote.open(location, Some(grant))?;
+                Arc::clone(stores.entry(key.1).or_insert(store))
+            }
+            None => {
+                let store = remote.open(location, None)?;
+                Arc::clone(opened.general.entry(key).or_insert(store))
+            }
+        };
+        Ok(store)
+    }
+
     pub(crate) fn resolve(&self, location: &str) -> Result<(Arc<dyn ObjectStore>, Path), Error> {
         let parsed = Location::parse(location)?;
-        let store = self
-            .mounted(parsed.family(), parsed.authority())
-            .ok_or_else(|| Error::NoStore { location: location.to_owned(), scheme: parsed.scheme().to_owned() })?;
+        let store = self.serving(&parsed)?;
         Ok((store, parsed.path()?))
     }
 
@@ -84,7 +182,7 @@ impl Store {
     /// When the location cannot be resolved.
     pub async fn create(&self, location: &str) -> Result<Upload, Error> {
         let (store, path) = self.resolve(location)?;
-        Ok(Upload::new(store, path, location.to_owned()))
+        Ok(Upload::new(store, path, location.to_owned(), Arc::clone(&self.in_flight)))
     }
 
     /// All bytes of an object.
@@ -139,6 +237,40 @@ impl Store {
         }
     }
 
+    /// Deletes many objects, in bulk where the store can; gives each with what came of it. One that is not there is fine.
+    pub async fn delete_all(&self, locations: Vec<String>) -> Vec<(String, Result<(), Error>)> {
+        let mut results = Vec::with_capacity(locations.len());
+        let mut batches: Vec<(Arc<dyn ObjectStore>, Vec<(String, Path)>)> = Vec::new();
+        for location in locations {
+            match self.resolve(&location) {
+                Err(error) => results.push((location, Err(error))),
+                Ok((store, path)) => match batches.iter_mut().find(|(other, _)| Arc::ptr_eq(other, &store)) {
+                    Some((_, batch)) => batch.push((location, path)),
+                    None => batches.push((store, vec![(location, path)])),
+                },
+            }
+        }
+        for (store, batch) in batches {
+            let paths: Vec<_> = batch.iter().map(|(_, path)| Ok(path.clone())).collect();
+            let deleted: Vec<_> = store.delete_stream(futures::stream::iter(paths).boxed()).collect().await;
+            let whole = deleted.len() == batch.len();
+            let mut deleted = deleted.into_iter();
+            for (location, path) in batch {
+                let result = match deleted.next() {
+                    Some(Ok(_) | Err(object_store::Error::NotFound { .. })) if whole => Ok(()),
+                    Some(Err(error)) if whole => Err(Error::from_store("delete", &location, error)),
+                    // A request for many failed as a whole: which of them are gone has to be asked one by one.
+                    _ => match store.delete(&path).await {
+                        Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+                        Err(error) => Err(Error::from_store("delete", &location, error)),
+                    },
+                };
+                results.push((location, result));
+            }
+        }
+        results
+    }
+
     /// Everything below a location, in no stated order.
     ///
     /// The stream ends with an error when the store cannot list; a place that does not exist is empty.
@@ -163,6 +295,15 @@ impl Store {
             })
             .try_filter(move |listed| std::future::ready(root.contains(&listed.location)))
             .boxed()
+    }
+}
+
+impl Opened {
+    /// The grant with the longest prefix.
+    fn granted_for(&self, location: &Location) -> Option<usize> {
+        let containing =
+            self.granted.iter().enumerate().filter(|(_, granted)| granted.grant.prefix().contains(location));
+        containing.max_by_key(|(_, granted)| granted.grant.prefix().len()).map(|(place, _)| place)
     }
 }
 

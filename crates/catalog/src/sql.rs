@@ -1,12 +1,13 @@
-//! The commit port over a SQL catalog in SQLite.
+//! The commit port over a SQL catalog, in SQLite or PostgreSQL.
 //!
-//! The new metadata file is written first, then the pointer is swapped in one `BEGIN IMMEDIATE` transaction that reads
-//! the pointer, compares it with the base of the request and updates it under that same condition, expecting exactly
-//! one changed row. A crash between the two leaves an unreferenced metadata file and an unchanged table.
+//! The new metadata file is written first, then the pointer is swapped in one transaction that reads the pointer, compares
+//! it with the base of the request and updates it under that same condition, expecting exactly one changed row. A crash
+//! between the two leaves an unreferenced metadata file and an unchanged table.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
+use std::sync::Once;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,14 +15,18 @@ use hexfloe_store::Store;
 use iceberg::spec::TableMetadata;
 use iceberg::table::Table;
 use iceberg::{MetadataLocation, TableIdent};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions};
-use sqlx::{Row, Sqlite, Transaction};
+use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
+use sqlx::{Any, AnyPool, Executor, Row, Transaction};
 
+use crate::settings::Database;
 use crate::{Access, CommitOutcome, CommitPort, CommitRequest, Error};
 
-/// How long SQLite itself waits for a lock, and how often we then begin anew.
+/// How long the database itself waits for a lock, and how often we then begin anew.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const BUSY_ATTEMPTS: u32 = 6;
+
+/// A server that does not answer for this long may have committed or not.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A connection is shared by whoever holds this port, and the wait for one is a wait for the lock too.
 const CONNECTIONS: u32 = 4;
@@ -29,10 +34,10 @@ const CONNECTIONS: u32 = 4;
 /// Rows of other kinds (views) share the table; rows from before the column existed have no kind.
 const IS_TABLE: &str = "(iceberg_type = 'TABLE' OR iceberg_type IS NULL)";
 
-/// Commits to a SQL catalog in a SQLite database.
+/// Commits to a SQL catalog.
 #[derive(Debug)]
-pub struct SqlitePort {
-    database: PathBuf,
+pub struct SqlPort {
+    url: String,
     pointers: Pointers,
 }
 
@@ -40,9 +45,17 @@ pub struct SqlitePort {
 #[derive(Clone, Debug)]
 struct Pointers {
     catalog: String,
-    pool: SqlitePool,
+    pool: AnyPool,
+    dialect: Dialect,
     store: Store,
     busy_timeout: Duration,
+}
+
+/// Where the databases differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dialect {
+    Sqlite,
+    Postgres,
 }
 
 /// What one try at the swap came to.
@@ -54,68 +67,108 @@ enum Swap {
     Unknown(sqlx::Error),
 }
 
-impl SqlitePort {
-    /// Opens the database: with [`Access::Create`] in WAL mode, so that readers never wait for a writer; with
-    /// [`Access::Existing`] in whatever mode it is.
+impl SqlPort {
+    /// Opens the database: a SQLite file with [`Access::Create`] in WAL mode, so that readers never wait for a writer, and
+    /// with [`Access::Existing`] in whatever mode it is.
     ///
     /// # Errors
     ///
     /// [`Error::NoCatalog`] or [`Error::Open`].
-    pub async fn open(catalog: &str, database: &Path, access: Access, store: Store) -> Result<Self, Error> {
+    pub(crate) async fn open(catalog: &str, database: &Database, access: Access, store: Store) -> Result<Self, Error> {
         Self::open_waiting(catalog, database, access, store, BUSY_TIMEOUT).await
     }
 
     async fn open_waiting(
         catalog: &str,
-        database: &Path,
+        database: &Database,
         access: Access,
         store: Store,
         busy_timeout: Duration,
     ) -> Result<Self, Error> {
-        let path = database.display().to_string();
+        static DRIVERS: Once = Once::new();
+        DRIVERS.call_once(sqlx::any::install_default_drivers);
+        let path = name_of(database);
         let failed = |source: Box<dyn std::error::Error + Send + Sync>| Error::Open { path: path.clone(), source };
-        match (access, database.try_exists()) {
-            (_, Err(error)) => return Err(failed(Box::new(error))),
-            (Access::Existing, Ok(false)) => return Err(Error::NoCatalog { path }),
-            (Access::Create, Ok(false)) => {
-                if let Some(folder) = database.parent() {
-                    std::fs::create_dir_all(folder).map_err(|error| failed(Box::new(error)))?;
+        let (dialect, url) = match database {
+            Database::Postgres(url) => (Dialect::Postgres, url.clone()),
+            Database::Sqlite(file) => {
+                match (access, file.try_exists()) {
+                    (_, Err(error)) => return Err(failed(Box::new(error))),
+                    (Access::Existing, Ok(false)) => return Err(Error::NoCatalog { path }),
+                    (Access::Create, Ok(false)) => {
+                        if let Some(folder) = file.parent() {
+                            std::fs::create_dir_all(folder).map_err(|error| failed(Box::new(error)))?;
+                        }
+                    }
+                    (_, Ok(true)) => {}
                 }
+                (Dialect::Sqlite, sqlite_url(file))
             }
-            (_, Ok(true)) => {}
-        }
-        let mut options = SqliteConnectOptions::new()
-            .filename(database)
-            .create_if_missing(access == Access::Create)
-            .busy_timeout(busy_timeout);
-        if access == Access::Create {
-            options = options.journal_mode(SqliteJournalMode::Wal);
-        }
+        };
+        let first = match (dialect, access) {
+            (Dialect::Sqlite, Access::Create) => format!("{url}c"),
+            _ => url.clone(),
+        };
         let mut attempt = 0;
         let pool = loop {
             attempt += 1;
             // Turning WAL on needs the database alone for a moment, and does not wait for it by itself.
-            match SqlitePoolOptions::new().max_connections(CONNECTIONS).connect_with(options.clone()).await {
+            match connect(&first, dialect, access, busy_timeout).await {
                 Ok(pool) => break pool,
                 Err(error) if is_busy(&error) && attempt < 100 => pause().await,
                 Err(error) => return Err(failed(Box::new(error))),
             }
         };
-        let tables = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'iceberg_tables'";
+        let tables = match dialect {
+            Dialect::Sqlite => "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'iceberg_tables'",
+            Dialect::Postgres => {
+                "SELECT count(*) FROM information_schema.tables \
+                 WHERE table_name = 'iceberg_tables' AND table_schema = ANY (current_schemas(false))"
+            }
+        };
         let tables: i64 = sqlx::query_scalar(tables).fetch_one(&pool).await.map_err(|error| failed(Box::new(error)))?;
         if access == Access::Existing && tables == 0 {
             return Err(Error::NoCatalog { path });
         }
-        let pointers = Pointers { catalog: catalog.to_owned(), pool, store, busy_timeout };
-        Ok(Self { database: database.to_owned(), pointers })
+        let pointers = Pointers { catalog: catalog.to_owned(), pool, dialect, store, busy_timeout };
+        Ok(Self { url, pointers })
     }
 
     /// The database as a URL for other users of `sqlx`.
-    pub(crate) fn url(&self) -> String {
-        let path = self.database.display().to_string();
-        let encoded = path.replace('%', "%25").replace('?', "%3F").replace('#', "%23");
-        format!("sqlite://{encoded}?mode=rw")
+    pub(crate) fn url(&self) -> &str {
+        &self.url
     }
+}
+
+/// The database as people are told of it: without a password.
+pub(crate) fn name_of(database: &Database) -> String {
+    match database {
+        Database::Sqlite(file) => file.display().to_string(),
+        Database::Postgres(url) => url.rsplit_once('@').map_or(url.as_str(), |(_, place)| place).to_owned(),
+    }
+}
+
+fn sqlite_url(file: &Path) -> String {
+    let path = file.display().to_string();
+    let encoded = path.replace('%', "%25").replace('?', "%3F").replace('#', "%23");
+    format!("sqlite://{encoded}?mode=rw")
+}
+
+async fn connect(url: &str, dialect: Dialect, access: Access, busy_timeout: Duration) -> Result<AnyPool, sqlx::Error> {
+    let options = AnyConnectOptions::from_str(url)?;
+    let setup = match dialect {
+        Dialect::Sqlite => format!("PRAGMA busy_timeout = {}", busy_timeout.as_millis()),
+        Dialect::Postgres => format!("SET lock_timeout = {}", busy_timeout.as_millis()),
+    };
+    let pool = AnyPoolOptions::new().max_connections(CONNECTIONS).after_connect(move |connection, _| {
+        let setup = setup.clone();
+        Box::pin(async move { connection.execute(setup.as_str()).await.map(|_| ()) })
+    });
+    let pool = pool.connect_with(options).await?;
+    if dialect == Dialect::Sqlite && access == Access::Create {
+        pool.execute("PRAGMA journal_mode = WAL").await?;
+    }
+    Ok(pool)
 }
 
 impl Pointers {
@@ -135,7 +188,12 @@ impl Pointers {
     }
 
     async fn swap_once(&self, table: &TableIdent, from: &str, to: &str) -> Swap {
-        let mut transaction = match self.pool.begin_with("BEGIN IMMEDIATE").await {
+        let begin = match self.dialect {
+            Dialect::Sqlite => "BEGIN IMMEDIATE",
+            // The condition is in the update, whose row lock the next one waits for.
+            Dialect::Postgres => "BEGIN ISOLATION LEVEL READ COMMITTED",
+        };
+        let mut transaction = match self.pool.begin_with(begin).await {
             Ok(transaction) => transaction,
             Err(error) if is_busy(&error) => return Swap::Busy,
             Err(error) => return Swap::Failed(error),
@@ -144,12 +202,14 @@ impl Pointers {
             Ok(None) => {}
             Ok(Some(reason)) => return Swap::Moved(reason),
             Err(error) if is_busy(&error) => return Swap::Busy,
+            Err(error) if is_serialisation_failure(&error) => return Swap::Moved(error.to_string()),
             // Dropping a transaction rolls it back.
             Err(error) => return Swap::Failed(error),
         }
         match transaction.commit().await {
             Ok(()) => Swap::Done,
             Err(error) if is_busy(&error) => Swap::Busy,
+            Err(error) if is_serialisation_failure(&error) => Swap::Moved(error.to_string()),
             Err(error) => Swap::Unknown(error),
         }
     }
@@ -157,7 +217,7 @@ impl Pointers {
     /// `None` when the pointer was changed, or why it was not.
     async fn compare_and_set(
         &self,
-        transaction: &mut Transaction<'_, Sqlite>,
+        transaction: &mut Transaction<'_, Any>,
         table: &TableIdent,
         from: &str,
         to: &str,
@@ -165,7 +225,7 @@ impl Pointers {
         let namespace = table.namespace().clone().inner().join(".");
         let select = format!(
             "SELECT metadata_location FROM iceberg_tables \
-             WHERE catalog_name = ? AND table_namespace = ? AND table_name = ? AND {IS_TABLE}"
+             WHERE catalog_name = $1 AND table_namespace = $2 AND table_name = $3 AND {IS_TABLE}"
         );
         let row = sqlx::query(&select)
             .bind(&self.catalog)
@@ -181,9 +241,9 @@ impl Pointers {
             return Ok(Some(format!("table {table} moved on to {}", current.unwrap_or_default())));
         }
         let update = format!(
-            "UPDATE iceberg_tables SET metadata_location = ?, previous_metadata_location = ? \
-             WHERE catalog_name = ? AND table_namespace = ? AND table_name = ? AND {IS_TABLE} \
-             AND metadata_location = ?"
+            "UPDATE iceberg_tables SET metadata_location = $1, previous_metadata_location = $2 \
+             WHERE catalog_name = $3 AND table_namespace = $4 AND table_name = $5 AND {IS_TABLE} \
+             AND metadata_location = $6"
         );
         let changed = sqlx::query(&update)
             .bind(to)
@@ -219,7 +279,7 @@ impl Pointers {
 }
 
 #[async_trait]
-impl CommitPort for SqlitePort {
+impl CommitPort for SqlPort {
     async fn commit(&self, request: &CommitRequest) -> Result<CommitOutcome, Error> {
         let base = &request.base;
         let table = base.identifier();
@@ -253,7 +313,10 @@ impl CommitPort for SqlitePort {
             let reason = "the database failed while it committed".to_owned();
             Ok(CommitOutcome::Unknown { reason, source: Some(source) })
         };
-        match tokio::spawn(swap).await {
+        let Ok(swapped) = tokio::time::timeout(PATIENCE, tokio::spawn(swap)).await else {
+            return unknown("the database does not answer".into());
+        };
+        match swapped {
             Ok(Swap::Done) => {
                 self.pointers.forget_superseded(base.metadata(), committed.metadata()).await;
                 Ok(CommitOutcome::Committed(committed))
@@ -271,8 +334,8 @@ impl CommitPort for SqlitePort {
         let pointer = created.metadata_location_result().map_err(|error| Error::table("discard", table, error))?;
         let delete = format!(
             "DELETE FROM iceberg_tables \
-             WHERE catalog_name = ? AND table_namespace = ? AND table_name = ? AND {IS_TABLE} \
-             AND metadata_location = ?"
+             WHERE catalog_name = $1 AND table_namespace = $2 AND table_name = $3 AND {IS_TABLE} \
+             AND metadata_location = $4"
         );
         let deleted = sqlx::query(&delete)
             .bind(&self.pointers.catalog)
@@ -307,14 +370,25 @@ fn next_location(from: &str, metadata: &TableMetadata) -> MetadataLocation {
     }
 }
 
-/// `SQLITE_BUSY` and `SQLITE_LOCKED`, in any of their extended forms, and no free connection because all of them wait.
+/// A lock that others hold: `SQLITE_BUSY` and `SQLITE_LOCKED` in any of their extended forms, PostgreSQL's
+/// `lock_not_available`, and no free connection because all of them wait.
 fn is_busy(error: &sqlx::Error) -> bool {
-    let code = match error {
-        sqlx::Error::Database(error) => error.code().and_then(|code| code.parse::<i32>().ok()),
-        sqlx::Error::PoolTimedOut => return true,
-        _ => None,
-    };
-    code.is_some_and(|code| matches!(code & 0xff, 5 | 6))
+    match error {
+        sqlx::Error::PoolTimedOut => true,
+        sqlx::Error::Database(error) => match error.code() {
+            Some(code) if code == "55P03" => true,
+            // Five characters are an SQLSTATE.
+            Some(code) if code.len() < 5 => code.parse::<i32>().is_ok_and(|code| matches!(code & 0xff, 5 | 6)),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// PostgreSQL's `serialization_failure` and `deadlock_detected`: it has undone the transaction for a rival's.
+fn is_serialisation_failure(error: &sqlx::Error) -> bool {
+    let sqlx::Error::Database(error) = error else { return false };
+    error.code().is_some_and(|code| code == "40001" || code == "40P01")
 }
 
 #[cfg(test)]
@@ -336,7 +410,8 @@ mod tests {
         let base = catalog.create(&table, &definition(), fresh_id()).await.unwrap().table;
         let database = folder.path().join("lake/catalog.db");
         let patience = Duration::from_millis(20);
-        let port = SqlitePort::open_waiting("lake", &database, Access::Create, Store::local(), patience).await.unwrap();
+        let database = Database::Sqlite(database);
+        let port = SqlPort::open_waiting("lake", &database, Access::Create, Store::local(), patience).await.unwrap();
         let lock = port.pointers.pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
         let metadata = folder.path().join(&base.metadata().location()["file:///".len() - 1..]).join("metadata");
         let files = || std::fs::read_dir(&metadata).unwrap().count();
