@@ -1,9 +1,10 @@
 """What other engines say about a table that Hexfloe wrote.
 
 Reads one JSON object a line from standard input, `{"ask": NAME, ...}`, and answers each with one line: `{"answer": ...}` or
-`{"error": ...}`. PyIceberg opens tables through the lake's SQLite catalog, DuckDB through their metadata file, PyArrow reads single
-files. Every function below whose name does not begin with an underscore is a question. Questions only read; what begins with
-`do_` does what somebody with another engine might do to a table.
+`{"error": ...}`. A request names the `lake`, which is a folder with a SQLite catalog, or the `catalog`, which is an object of
+PyIceberg's properties: a REST catalog or one in PostgreSQL, with the warehouse on S3. PyIceberg opens tables through the catalog,
+DuckDB through their metadata file, PyArrow reads single files. Every function below whose name does not begin with an underscore is
+a question. Questions only read; what begins with `do_` does what somebody with another engine might do to a table.
 """
 
 import collections
@@ -24,6 +25,7 @@ import traceback
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import NoSuchTableError
@@ -39,7 +41,9 @@ import reader  # noqa: E402
 
 
 def _rows_of_catalog(lake):
-    """The catalog's own rows, read with nothing but SQLite: [namespace, table, metadata location, previous one]."""
+    """The catalog's own rows, read with nothing but a client of its database: [namespace, table, metadata location, previous one]."""
+    if isinstance(lake, dict):
+        return _rows_of_postgres(lake) if lake["type"] == "sql" else _rows_of_rest(lake)
     path = os.path.join(lake, "catalog.db")
     if not os.path.exists(path):
         return []
@@ -56,23 +60,68 @@ def _rows_of_catalog(lake):
         ]
 
 
+def _rows_of_postgres(lake):
+    import psycopg2
+
+    connection = psycopg2.connect(lake["uri"])
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT to_regclass('iceberg_tables')")
+            if cursor.fetchone()[0] is None:
+                return []
+            cursor.execute(
+                "SELECT table_namespace, table_name, metadata_location, previous_metadata_location"
+                " FROM iceberg_tables ORDER BY 1, 2"
+            )
+            return [list(row) for row in cursor.fetchall()]
+    finally:
+        connection.close()
+
+
+def _rows_of_rest(lake):
+    """A REST catalog has no rows to look at: what it answers, in the same form."""
+    catalog = _catalog(lake)
+    tables = [name for namespace in catalog.list_namespaces() for name in catalog.list_tables(namespace)]
+    rows = []
+    for name in sorted(tables):
+        t = catalog.load_table(name)
+        log = t.metadata.metadata_log
+        previous = log[-1].metadata_file if log else None
+        rows.append([".".join(name[:-1]), name[-1], t.metadata_location, previous])
+    return rows
+
+
+def _catalog(lake):
+    """The catalog in PyIceberg."""
+    if not isinstance(lake, dict):
+        return SqlCatalog(
+            "lake",
+            uri=f"sqlite:///{lake}/catalog.db",
+            warehouse=f"file://{lake}/warehouse",
+            init_catalog_tables="false",
+        )
+    properties = {name: value for name, value in lake.items() if name not in ("name", "type")}
+    if lake["type"] == "rest":
+        return RestCatalog(lake["name"], **properties)
+    # The driver that is installed, whichever one is the default.
+    properties["uri"] = properties["uri"].replace("postgresql://", "postgresql+psycopg2://", 1)
+    return SqlCatalog(lake["name"], init_catalog_tables="false", **properties)
+
+
 def _table(lake, table):
     """The table in PyIceberg, or None where there is none."""
+    sql = not isinstance(lake, dict) or lake["type"] == "sql"
     # A catalog can be cut off before it has its tables.
-    if not _rows_of_catalog(lake):
+    if sql and not _rows_of_catalog(lake):
         return None
-    catalog = SqlCatalog(
-        "lake",
-        uri=f"sqlite:///{lake}/catalog.db",
-        warehouse=f"file://{lake}/warehouse",
-        init_catalog_tables="false",
-    )
+    catalog = _catalog(lake)
     try:
         return catalog.load_table(table)
     except NoSuchTableError:
         return None
     finally:
-        catalog.engine.dispose()
+        if sql:
+            catalog.engine.dispose()
 
 
 def _local(location):
@@ -80,10 +129,64 @@ def _local(location):
     return re.sub(r"^file:(//)?(?=/)", "", location)
 
 
+def _remote(location):
+    return location.startswith("s3:")
+
+
+def _readable(t, location):
+    """What PyArrow reads a file of the table from: its path, or the object, opened."""
+    return t.io.new_input(location).open() if _remote(location) else _local(location)
+
+
+def _content(t, location):
+    """The bytes of a file of the table."""
+    if _remote(location):
+        with t.io.new_input(location).open() as file:
+            return file.read()
+    with open(_local(location), "rb") as file:
+        return file.read()
+
+
+def _s3(lake, service="s3"):
+    """A client of the catalog's store that tries once."""
+    import boto3
+    from botocore.config import Config
+
+    return boto3.client(
+        service,
+        endpoint_url=lake["s3.endpoint"],
+        aws_access_key_id=lake["s3.access-key-id"],
+        aws_secret_access_key=lake["s3.secret-access-key"],
+        region_name=lake["s3.region"],
+        config=Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 1}, proxies={}),
+    )
+
+
+def _bucket_and_prefix(lake):
+    bucket, _, prefix = lake["warehouse"].removeprefix("s3://").partition("/")
+    return bucket, prefix
+
+
 _duck = None
 
 
-def _duckdb():
+def _duckdb(lake=None):
+    """DuckDB with all that it needs to read this lake."""
+    duck = _loaded_duckdb()
+    if isinstance(lake, dict):
+
+        def text(name):
+            return "'" + lake[name].replace("'", "''") + "'"
+
+        endpoint = lake["s3.endpoint"].removeprefix("http://")
+        duck.execute(
+            f"CREATE OR REPLACE SECRET store (TYPE s3, KEY_ID {text('s3.access-key-id')}, SECRET {text('s3.secret-access-key')},"
+            f" REGION {text('s3.region')}, ENDPOINT '{endpoint}', URL_STYLE 'path', USE_SSL false)"
+        )
+    return duck
+
+
+def _loaded_duckdb():
     global _duck
     if _duck is None:
         import duckdb
@@ -92,7 +195,7 @@ def _duckdb():
         _duck.execute("SET TimeZone = 'UTC'")
         # A WKB column is binary to Iceberg. DuckDB would make a geometry of it, and then find that the two do not fit.
         _duck.execute("SET enable_geoparquet_conversion = false")
-        for extension in ("avro", "iceberg", "spatial"):
+        for extension in ("avro", "httpfs", "iceberg", "spatial"):
             [file] = glob.glob(
                 f"{sys.prefix}/lib/python*/site-packages/duckdb_extension_{extension}/extensions/*/*.duckdb_extension"
             )
@@ -104,7 +207,7 @@ def _arrow(lake, table, engine, columns=None, where=None, snapshot=None):
     """A table as Arrow, through one of the engines; `where` is in the engine's own words."""
     opened = _table(lake, table)
     if opened is None:
-        raise ValueError(f"there is no table {table} in {lake}")
+        raise ValueError(f"there is no table {table}")
     if engine == "pyiceberg":
         scan = opened.scan(
             snapshot_id=snapshot, selected_fields=tuple(columns or ["*"]), **({"row_filter": where} if where else {})
@@ -114,7 +217,7 @@ def _arrow(lake, table, engine, columns=None, where=None, snapshot=None):
     wanted = ", ".join(f'"{c}"' for c in columns) if columns else "*"
     at = f", snapshot_from_id => {snapshot}" if snapshot else ""
     query = f"SELECT {wanted} FROM iceberg_scan('{opened.metadata_location}'{at})"
-    return _duckdb().execute(query + (f" WHERE {where}" if where else "")).to_arrow_table()
+    return _duckdb(lake).execute(query + (f" WHERE {where}" if where else "")).to_arrow_table()
 
 
 def _plain(value):
@@ -161,6 +264,28 @@ def _sum_up(column):
 def catalog(lake):
     """Every table the catalog names, with where its metadata is."""
     return _rows_of_catalog(lake)
+
+
+def objects(lake):
+    """What is in the warehouse on S3: length and SHA-256 by key."""
+    s3 = _s3(lake)
+    bucket, prefix = _bucket_and_prefix(lake)
+    held = {}
+    for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
+        for item in page.get("Contents", []):
+            # Some servers list folders as well.
+            if item["Key"].endswith("/"):
+                continue
+            body = s3.get_object(Bucket=bucket, Key=item["Key"])["Body"].read()
+            held[item["Key"].removeprefix(prefix).lstrip("/")] = [len(body), hashlib.sha256(body).hexdigest()]
+    return held
+
+
+def open_uploads(lake):
+    """The keys of multipart uploads in the warehouse's bucket that nobody completed or aborted."""
+    bucket, prefix = _bucket_and_prefix(lake)
+    pages = _s3(lake).get_paginator("list_multipart_uploads").paginate(Bucket=bucket, Prefix=prefix)
+    return [upload["Key"] for page in pages for upload in page.get("Uploads", [])]
 
 
 def table(lake, table):
@@ -226,7 +351,7 @@ def count(lake, table, engine="pyiceberg", key=None):
         return None
     if engine == "duckdb":
         distinct = f', count(DISTINCT "{key}")' if key else ", NULL"
-        n, d = _duckdb().execute(f"SELECT count(*){distinct} FROM iceberg_scan('{t.metadata_location}')").fetchone()
+        n, d = _duckdb(lake).execute(f"SELECT count(*){distinct} FROM iceberg_scan('{t.metadata_location}')").fetchone()
         return {"rows": n, "distinct": d}
     read = t.scan(selected_fields=(key or "ingest_batch_id",)).to_arrow()
     return {"rows": read.num_rows, "distinct": len(read[key].unique()) if key else None}
@@ -245,9 +370,6 @@ def files(lake, table, snapshot=None):
     listed = []
     for task in t.scan(snapshot_id=snapshot).plan_files():
         file = task.file
-        local = _local(file.file_path)
-        with open(local, "rb") as opened:
-            digest = hashlib.file_digest(opened, "sha256").hexdigest()
         spec = t.specs()[file.spec_id]
 
         def bounds(encoded):
@@ -258,10 +380,10 @@ def files(lake, table, snapshot=None):
 
         listed.append(
             {
-                "path": local,
+                "path": _local(file.file_path),
                 "bytes": file.file_size_in_bytes,
                 "rows": file.record_count,
-                "sha256": digest,
+                "sha256": hashlib.sha256(_content(t, file.file_path)).hexdigest(),
                 "format": file.file_format.value,
                 "partition": {f.name: _plain(file.partition[i]) for i, f in enumerate(spec.fields)},
                 "lower": bounds(file.lower_bounds),
@@ -276,22 +398,32 @@ def files(lake, table, snapshot=None):
 # ---------------------------------------------------------------- questions whose right answer is an empty list
 
 
+def _size(t, location):
+    """The bytes of a file, or None where there is none."""
+    if _remote(location):
+        file = t.io.new_input(location)
+        return len(file) if file.exists() else None
+    return os.path.getsize(_local(location)) if os.path.exists(_local(location)) else None
+
+
 def unsound(lake, table, head_only=False):
     """Everything that is wrong with the table's files and numbers, in every snapshot or in the current one."""
     t = _table(lake, table)
     if t is None:
         return []
-    wrong = []
+    wrong, sizes = [], {}
 
     def whole(location, length=None):
         path = _local(location)
-        if "//" in path:
+        if "//" in path.removeprefix("s3://"):
             wrong.append(f"{location} is recorded with an empty path segment")
-        if not os.path.exists(path):
+        if path not in sizes:
+            sizes[path] = _size(t, location)
+        if sizes[path] is None:
             wrong.append(f"{path} is referenced and does not exist")
             return None
-        if length is not None and os.path.getsize(path) != length:
-            wrong.append(f"{path} has {os.path.getsize(path)} bytes, recorded are {length}")
+        if length is not None and sizes[path] != length:
+            wrong.append(f"{path} has {sizes[path]} bytes, recorded are {length}")
         return path
 
     whole(t.metadata_location)
@@ -328,7 +460,7 @@ def unsound(lake, table, head_only=False):
                     continue
                 if path and path not in footers:
                     try:
-                        footers[path] = pq.read_metadata(path).num_rows
+                        footers[path] = pq.read_metadata(_readable(t, file.file_path)).num_rows
                     except Exception as error:  # a torn file is the very thing looked for
                         wrong.append(f"{path} does not read: {error}")
                         footers[path] = None
@@ -425,7 +557,7 @@ def wrong_partitions(lake, table):
     wrong, compared = [], 0
     for task in t.scan().plan_files():
         spec = t.specs()[task.file.spec_id]
-        read = pq.read_table(_local(task.file.file_path), partitioning=None)
+        read = pq.read_table(_readable(t, task.file.file_path), partitioning=None)
         for position, field in enumerate(spec.fields):
             source = schema.find_field(field.source_id)
             transform = field.transform.transform(source.field_type)
@@ -479,7 +611,7 @@ def wrong_bounds(lake, table):
     wrong, compared = [], 0
     for task in t.scan().plan_files():
         file = task.file
-        read = pq.read_table(_local(file.file_path), partitioning=None)
+        read = pq.read_table(_readable(t, file.file_path), partitioning=None)
         for field in schema.fields:
             column = read[field.name]
             if not field.field_type.is_primitive:
@@ -520,6 +652,26 @@ def do_compact(lake, table):
     t = _table(lake, table)
     t.overwrite(t.scan().to_arrow())
     return len(list(_table(lake, table).scan().plan_files()))
+
+
+def do_append(lake, table, rows):
+    """Adds rows; columns that a row does not name are null."""
+    t = _table(lake, table)
+    t.append(pa.Table.from_pylist(rows, schema=t.schema().as_arrow()))
+
+
+def do_make_catalog(lake, namespace):
+    """Makes the tables of a SQL catalog, and a namespace."""
+    catalog = _catalog(lake)
+    catalog.create_tables()
+    catalog.create_namespace(namespace)
+    catalog.engine.dispose()
+
+
+def do_start_upload(lake, key):
+    """Begins a multipart upload and leaves it open."""
+    bucket, prefix = _bucket_and_prefix(lake)
+    _s3(lake).create_multipart_upload(Bucket=bucket, Key="/".join(part for part in (prefix, key) if part))
 
 
 def do_delete(lake, table, where):
@@ -653,7 +805,7 @@ def wrong_field_ids(lake, table):
             compare(f"{path}.element", kind.value_field, my_kind.element_field)
 
     for task in t.scan().plan_files():
-        schema = pq.read_schema(_local(task.file.file_path))
+        schema = pq.read_schema(_readable(t, task.file.file_path))
         for field, mine in zip(schema, t.schema().fields, strict=True):
             compare(f"{task.file.file_path}: {field.name}", field, mine)
     return wrong[:20] if compared else ["nothing to compare"]
@@ -664,7 +816,7 @@ def wrong_decimal_bounds(lake, table):
     t = _table(lake, table)
     wrong, compared = [], 0
     for task in t.scan().plan_files():
-        read = pq.read_table(_local(task.file.file_path), partitioning=None)
+        read = pq.read_table(_readable(t, task.file.file_path), partitioning=None)
         for field in t.schema().fields:
             column = read[field.name]
             if not pa.types.is_decimal(column.type):
@@ -703,11 +855,12 @@ def csv_columns(path, numbers):
 def geometry(lake, table, column):
     """How the geometry column of each data file looks to PyArrow (its `geo` metadata) and to DuckDB's spatial functions."""
     answer = []
-    connection = _duckdb().cursor()
+    connection = _duckdb(lake).cursor()
     connection.execute("SET enable_geoparquet_conversion = true")
-    for task in _table(lake, table).scan().plan_files():
+    t = _table(lake, table)
+    for task in t.scan().plan_files():
         path = _local(task.file.file_path)
-        geo = (pq.read_schema(path).metadata or {}).get(b"geo")
+        geo = (pq.read_schema(_readable(t, task.file.file_path)).metadata or {}).get(b"geo")
         kind = connection.execute(f"SELECT typeof({column}) FROM read_parquet('{path}') LIMIT 1").fetchone()[0]
         answer.append(
             {
@@ -759,6 +912,8 @@ _QUESTIONS = {
 
 def _answer(line):
     request = json.loads(line)
+    if "catalog" in request:
+        request["lake"] = request.pop("catalog")
     try:
         return {"answer": _QUESTIONS[request.pop("ask")](**request)}
     except Exception:

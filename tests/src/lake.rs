@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::run::{Exit, Run, Running};
+use crate::servers::{Postgres, SeaweedFs};
 use crate::state::State;
-use crate::{judge, place};
+use crate::{CatalogFile, judge, place};
 
 /// The least a job says: points from a CSV file into an unpartitioned table.
 pub const POINTS: &str = r#"
@@ -33,10 +34,23 @@ name = "ns.points"
 mode = "batch"
 "#;
 
+/// Where a lake keeps its tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// A SQLite catalog and a warehouse in the lake's own folder.
+    Sqlite,
+    /// PostgreSQL, and a bucket on S3.
+    PostgresS3,
+    /// An Iceberg REST catalog, and S3.
+    RestS3,
+}
+
 /// A folder in which `hexfloe` runs, and which is gone with this value.
 #[derive(Debug)]
 pub struct Lake {
     folder: TempDir,
+    /// The catalog that is not below the folder: the judges go there directly, `hexfloe` as `catalog.toml` says.
+    catalog: Option<CatalogFile>,
 }
 
 impl Default for Lake {
@@ -53,15 +67,68 @@ impl Lake {
             // Engines answer with canonical paths, so ask with one.
             tempfile::Builder::new().prefix("lake-").tempdir_in(fs::canonicalize(&scratch)?)
         });
-        Self { folder: made.unwrap_or_else(|error| panic!("cannot make a folder in {}: {error}", scratch.display())) }
+        let folder = made.unwrap_or_else(|error| panic!("cannot make a folder in {}: {error}", scratch.display()));
+        Self { folder, catalog: None }
+    }
+
+    /// An empty lake on this backend, whose servers are shared by the tests of this process.
+    #[track_caller]
+    pub fn on(backend: Backend) -> Self {
+        match backend {
+            Backend::Sqlite => Self::new(),
+            Backend::PostgresS3 => Self::on_postgres(Postgres::shared(), SeaweedFs::shared()),
+            Backend::RestS3 => Self::on_rest(SeaweedFs::shared()),
+        }
+    }
+
+    /// An empty lake in a new table bucket of a REST catalog.
+    #[track_caller]
+    pub fn on_rest(server: &SeaweedFs) -> Self {
+        Self::in_catalog(server.rest(&server.table_bucket()))
+    }
+
+    /// An empty lake in a new database of PostgreSQL and a new bucket.
+    #[track_caller]
+    pub fn on_postgres(postgres: &Postgres, store: &SeaweedFs) -> Self {
+        Self::in_catalog(postgres.catalog(&format!("s3://{}/warehouse", store.bucket()), store.s3()))
+    }
+
+    /// A lake in this catalog, written to `catalog.toml`; each command is given it as `--catalog`.
+    pub fn in_catalog(catalog: CatalogFile) -> Self {
+        let lake = Self { catalog: Some(catalog), ..Self::new() };
+        lake.write_catalog(lake.catalog());
+        lake
+    }
+
+    /// What `catalog.toml` says, as the judges use it.
+    ///
+    /// # Panics
+    ///
+    /// If the catalog is the one in the lake's own folder.
+    #[track_caller]
+    pub fn catalog(&self) -> &CatalogFile {
+        match &self.catalog {
+            Some(catalog) => catalog,
+            None => panic!("the lake has no catalog file"),
+        }
+    }
+
+    /// Has `hexfloe` go another way to the catalog, through a proxy for one. Secrets stay those of [`Self::catalog`].
+    pub fn write_catalog(&self, catalog: &CatalogFile) {
+        self.write("catalog.toml", catalog.toml());
+    }
+
+    /// The lake with one job, `job.toml`, over `points.csv`.
+    #[must_use]
+    pub fn and_points(self, csv: &str) -> Self {
+        self.write("job.toml", POINTS);
+        self.write("points.csv", csv);
+        self
     }
 
     /// A lake with one job, `job.toml`, over `points.csv`.
     pub fn with_points(csv: &str) -> Self {
-        let lake = Self::new();
-        lake.write("job.toml", POINTS);
-        lake.write("points.csv", csv);
-        lake
+        Self::new().and_points(csv)
     }
 
     /// The path of something in the folder.
@@ -102,7 +169,8 @@ impl Lake {
         const MEASURE: &str = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True); \
             print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)";
         let mut command = Command::new(place::python());
-        command.args(["-c", MEASURE]).arg(place::hexfloe()).args(arguments).current_dir(self.folder.path());
+        command.args(["-c", MEASURE]).arg(place::hexfloe());
+        self.complete(&mut command, arguments);
         let run = Running::start(command).end().ends(Exit::Done);
         let unit = if cfg!(target_os = "macos") { 1 } else { 1024 };
         match run.stdout.trim().parse::<u64>() {
@@ -114,20 +182,38 @@ impl Lake {
     #[track_caller]
     fn start(&self, arguments: &[&str]) -> Running {
         let mut command = Command::new(place::hexfloe());
-        command.args(arguments).current_dir(self.folder.path()).stdin(Stdio::null());
+        self.complete(&mut command, arguments);
         Running::start(command)
+    }
+
+    /// Arguments, folder, and what the catalog file refers to.
+    fn complete(&self, command: &mut Command, arguments: &[&str]) {
+        command.args(arguments).current_dir(self.folder.path()).stdin(Stdio::null());
+        if let Some(catalog) = &self.catalog {
+            if arguments.first() != Some(&"batch-id") {
+                command.args(["--catalog", "catalog.toml"]);
+            }
+            command.envs(catalog.environment().iter().map(|(name, value)| (name, value)));
+        }
     }
 
     /// What is in the warehouse and the catalog.
     #[track_caller]
     pub fn state(&self) -> State {
-        State { files: State::files_under(&self.path("lake/warehouse")), tables: self.ask("catalog", json!({})) }
+        let files = match &self.catalog {
+            None => State::files_under(&self.path("lake/warehouse")),
+            Some(_) => State::of_objects(&self.ask("objects", json!({}))),
+        };
+        State { files, tables: self.ask("catalog", json!({})) }
     }
 
     /// Asks the engines about this lake; see the functions of `tests/judge.py`.
     #[track_caller]
     pub fn ask(&self, question: &str, mut request: Value) -> Value {
-        request["lake"] = self.path("lake").display().to_string().into();
+        match &self.catalog {
+            None => request["lake"] = self.path("lake").display().to_string().into(),
+            Some(catalog) => request["catalog"] = catalog.properties(),
+        }
         judge(question, request)
     }
 

@@ -6,6 +6,9 @@
 //! * a [`Run`]: one finished `hexfloe` process, with its exit code, its report and what it told the person;
 //! * [`Lake::ask`]: what PyIceberg, DuckDB and PyArrow see in the table (`tests/judge.py`).
 //!
+//! Tables need not be in the lake's folder: [`Lake::on`] takes a [`Backend`], whose servers are real ([`SeaweedFs`], [`Postgres`]) and
+//! started by the first test that asks for them. A [`Proxy`] before one of them does what networks do to requests.
+//!
 //! Refusals are proved by [`Lake::state`]: every byte under the warehouse and every row of the catalog, before and after.
 //!
 //! ```no_run
@@ -23,17 +26,23 @@
 
 #![expect(clippy::panic, reason = "only tests use this crate: a step that fails is a test that fails")]
 
+mod catalog_file;
 mod data;
 mod judge;
 mod lake;
 mod place;
+mod proxy;
 mod run;
+mod servers;
 mod state;
 
+pub use catalog_file::CatalogFile;
 pub use data::data;
 pub use judge::judge;
-pub use lake::{Lake, POINTS};
+pub use lake::{Backend, Lake, POINTS};
 pub use place::{example, hexfloe, repository};
-pub use run::{Exit, Run};
+pub use proxy::{Answer, Exchange, Fault, Proxy, Reply, Request, Rule, Server, Side};
+pub use run::{Exit, Run, Running, pause};
 pub use serde_json::{Value, json};
+pub use servers::{Postgres, SeaweedFs};
 pub use state::State;

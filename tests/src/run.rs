@@ -28,6 +28,12 @@ pub enum Exit {
     Unavailable = 7,
 }
 
+/// Waits, as a person would.
+pub fn pause(time: Duration) {
+    #[expect(clippy::disallowed_methods, reason = "the real time that real processes take")]
+    thread::sleep(time);
+}
+
 /// A process that has been started.
 #[derive(Debug)]
 pub struct Running {
@@ -41,6 +47,15 @@ impl Running {
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let command = format!("{command:?}");
         Self { child: child.unwrap_or_else(|error| panic!("cannot run {command}: {error}")), command }
+    }
+
+    /// Whether it has ended.
+    #[track_caller]
+    pub fn has_ended(&mut self) -> bool {
+        match self.child.try_wait() {
+            Ok(ended) => ended.is_some(),
+            Err(error) => panic!("cannot look at {}: {error}", self.command),
+        }
     }
 
     /// Waits for its end.
@@ -59,8 +74,7 @@ impl Running {
     /// Kills it, as `kill -9` does, `after` it was started; tells whether it was still running then.
     #[track_caller]
     pub fn kill(mut self, after: Duration) -> bool {
-        #[expect(clippy::disallowed_methods, reason = "the real moment of a real crash")]
-        thread::sleep(after);
+        pause(after);
         let running = self.child.try_wait().is_ok_and(|ended| ended.is_none());
         if running {
             self.child.kill().unwrap_or_else(|error| panic!("cannot kill {}: {error}", self.command));

@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 /// What a lake holds. Two are equal if no file and no table differ.
 #[derive(Debug, PartialEq, Eq)]
 pub struct State {
-    /// Path under the warehouse -> length and SHA-256; a folder has neither.
+    /// Path, or key, under the warehouse -> length and SHA-256; a folder has neither.
     pub files: BTreeMap<String, Option<(usize, String)>>,
     /// The catalog's rows.
     pub tables: Value,
@@ -21,6 +21,13 @@ impl State {
     /// A lake in which no ingest has left anything.
     pub fn is_empty(&self) -> bool {
         self.files.values().all(Option::is_none) && self.tables.as_array().is_some_and(Vec::is_empty)
+    }
+
+    /// The judge's list of objects, as files.
+    #[track_caller]
+    pub(crate) fn of_objects(objects: &Value) -> BTreeMap<String, Option<(usize, String)>> {
+        serde_json::from_value(objects.clone())
+            .unwrap_or_else(|error| panic!("{objects} is no list of objects: {error}"))
     }
 
     pub(crate) fn files_under(folder: &Path) -> BTreeMap<String, Option<(usize, String)>> {

@@ -3,7 +3,8 @@
 //! [`OpenCatalog::create`](crate::OpenCatalog::create), works in a table of its own name, and panics when the promise
 //! is broken.
 //!
-//! Needs the cargo feature `conformance`, and a multi-threaded tokio runtime.
+//! [`conforms!`](crate::conforms) makes a test of each. Needs the cargo feature `conformance`, and a multi-threaded tokio
+//! runtime.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a broken promise fails the test that asked")]
 
@@ -32,6 +33,42 @@ const RIVALS: usize = 8;
 pub trait Subject: Send + Sync {
     /// Another instance over the same catalog, as another process would open it.
     async fn open(&self) -> OpenCatalog;
+}
+
+/// Makes a test of each promise that every catalog keeps; the expression makes a [`Subject`] whose catalog is empty.
+///
+/// Promises named after a semicolon are tested too: those about metadata files, for ports that write them.
+#[macro_export]
+macro_rules! conforms {
+    ($subject:expr $(; $($more:ident)*)?) => {
+        $crate::conforms! {
+            @tests $subject;
+            a_commit_applies_every_update_in_order
+            a_commit_applies_all_updates_or_none
+            a_stale_base_is_a_conflict_and_leaves_no_file
+            a_failed_requirement_is_a_conflict
+            a_table_dropped_meanwhile_is_a_conflict
+            another_table_of_the_same_name_is_a_conflict
+            of_two_commits_on_one_base_exactly_one_wins
+            what_is_acknowledged_is_there
+            of_racing_changes_of_properties_none_is_lost
+            a_request_that_arrives_twice_is_applied_once
+            a_large_commit_is_whole
+            of_many_creations_one_is_ours
+            a_table_created_again_has_a_fresh_location
+            creating_what_is_there_changes_nothing
+            a_table_that_was_used_is_never_discarded
+            $($($more)*)?
+        }
+    };
+    (@tests $subject:expr; $($promise:ident)*) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+            async fn $promise() {
+                $crate::conformance::$promise(&$subject).await;
+            }
+        )*
+    };
 }
 
 /// A table with one column and no rows.
@@ -128,7 +165,9 @@ pub async fn a_commit_applies_every_update_in_order(subject: &dyn Subject) {
     request.updates.extend(snapshot(&base).updates);
     let answer = commit(&catalog, &request).await;
     let now = loaded(&subject.open().await, base.identifier()).await;
-    assert_eq!(now.metadata().properties(), &HashMap::from([("a".to_owned(), "2".to_owned())]));
+    let mut expected = base.metadata().properties().clone();
+    expected.insert("a".to_owned(), "2".to_owned());
+    assert_eq!(now.metadata().properties(), &expected);
     assert!(now.metadata().current_snapshot_id().is_some());
     assert_eq!(answer.metadata(), now.metadata());
     assert_eq!(answer.metadata_location(), now.metadata_location());
@@ -148,7 +187,7 @@ pub async fn a_commit_applies_all_updates_or_none(subject: &dyn Subject) {
     assert!(!matches!(outcome, Ok(CommitOutcome::Committed(_))), "a ref to no snapshot was accepted");
     let now = loaded(&catalog, base.identifier()).await;
     assert_eq!(now.metadata_location(), base.metadata_location());
-    assert!(now.metadata().properties().is_empty());
+    assert_eq!(now.metadata().properties(), base.metadata().properties());
     assert_eq!(files(&catalog, base.metadata().location()).await, before);
 }
 
@@ -224,6 +263,63 @@ pub async fn of_two_commits_on_one_base_exactly_one_wins(subject: &dyn Subject) 
     assert_eq!(base.metadata().snapshots().count(), 10);
 }
 
+/// However many change properties at once: who is told that it is done finds it there, beside what the others did.
+pub async fn of_racing_changes_of_properties_none_is_lost(subject: &dyn Subject) {
+    let first = subject.open().await;
+    let base = created(&first, "properties").await;
+    let mut rivals = JoinSet::new();
+    for rival in 0..RIVALS {
+        let (catalog, table) = (subject.open().await, base.identifier().clone());
+        rivals.spawn(async move {
+            loop {
+                let request = property(&loaded(&catalog, &table).await, &format!("rival-{rival}"), "was here");
+                match catalog.port().commit(&request).await.unwrap() {
+                    CommitOutcome::Committed(_) => return,
+                    CommitOutcome::Conflict { .. } => {}
+                    CommitOutcome::Unknown { reason, .. } => panic!("nothing failed, and yet: {reason}"),
+                }
+            }
+        });
+    }
+    rivals.join_all().await;
+    let now = loaded(&first, base.identifier()).await;
+    for rival in 0..RIVALS {
+        let value = now.metadata().properties().get(&format!("rival-{rival}"));
+        assert_eq!(value.map(String::as_str), Some("was here"), "the change of rival {rival} is lost");
+    }
+}
+
+/// A request whose answer was lost, and which somebody on the way sends again: its snapshot is there once, and who asks
+/// is not told that it failed.
+pub async fn a_request_that_arrives_twice_is_applied_once(subject: &dyn Subject) {
+    let catalog = subject.open().await;
+    let base = created(&catalog, "twice").await;
+    let request = snapshot(&base);
+    let first = commit(&catalog, &request).await;
+    let again = subject.open().await.port().commit(&request).await.unwrap();
+    match again {
+        CommitOutcome::Committed(table) => assert_eq!(table.metadata(), first.metadata()),
+        // A port that compares the pointer itself has applied nothing of the second one.
+        CommitOutcome::Conflict { .. } | CommitOutcome::Unknown { .. } => {}
+    }
+    let now = loaded(&catalog, base.identifier()).await;
+    assert_eq!(now.metadata(), first.metadata());
+    assert_eq!(now.metadata().snapshots().count(), 1);
+}
+
+/// A commit of a megabyte is as whole as any.
+pub async fn a_large_commit_is_whole(subject: &dyn Subject) {
+    let catalog = subject.open().await;
+    let base = created(&catalog, "large").await;
+    let mut request = snapshot(&base);
+    let large: HashMap<String, String> = (0..1_000).map(|n| (format!("large-{n}"), "0123456789".repeat(100))).collect();
+    request.updates.push(TableUpdate::SetProperties { updates: large.clone() });
+    commit(&catalog, &request).await;
+    let now = loaded(&subject.open().await, base.identifier()).await;
+    assert!(large.iter().all(|(name, value)| now.metadata().properties().get(name) == Some(value)));
+    assert_eq!(now.metadata().snapshots().count(), 1);
+}
+
 /// However many commit at once, through one instance or through several: what was acknowledged is there, each once.
 pub async fn what_is_acknowledged_is_there(subject: &dyn Subject) {
     let first = subject.open().await;
@@ -277,8 +373,9 @@ pub async fn a_table_created_again_has_a_fresh_location(subject: &dyn Subject) {
     let catalog = subject.open().await;
     let first = created(&catalog, "again").await;
     commit(&catalog, &property(&first, "a", "1")).await;
-    let old = files(&catalog, first.metadata().location()).await;
     catalog.catalog().drop_table(first.identifier()).await.unwrap();
+    // Some servers remove the files with the table.
+    let old = files(&catalog, first.metadata().location()).await;
     let second = created(&catalog, "again").await;
     assert_ne!(second.metadata().location(), first.metadata().location());
     assert!(!files(&catalog, second.metadata().location()).await.is_empty());

@@ -35,6 +35,7 @@
 //!
 //! Whoever writes another port runs the tests of the module `conformance` (cargo feature of that name) over it.
 
+mod check;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
@@ -46,6 +47,7 @@ mod settings;
 mod sql;
 mod stage;
 
+pub use check::{CheckReport, Finding, SelfTest, Verdict};
 pub use error::{Error, ErrorKind};
 pub use keys::catalog_schema;
 pub use open::{Access, Created, OpenCatalog};

@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hexfloe_catalog::conformance::{self, Subject, definition, fresh_id};
+use hexfloe_catalog::conformance::{Subject, definition, fresh_id};
 use hexfloe_catalog::{Access, CatalogSettings, CommitOutcome, CommitRequest, Error, ErrorKind, OpenCatalog};
 use iceberg::{TableIdent, TableUpdate};
 use rstest::rstest;
@@ -43,32 +43,7 @@ impl Subject for Lake {
     }
 }
 
-macro_rules! conforms {
-    ($($promise:ident)*) => {
-        $(
-            #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-            async fn $promise() {
-                conformance::$promise(&Lake::new()).await;
-            }
-        )*
-    };
-}
-
-conforms! {
-    a_commit_applies_every_update_in_order
-    a_commit_applies_all_updates_or_none
-    a_stale_base_is_a_conflict_and_leaves_no_file
-    a_failed_requirement_is_a_conflict
-    a_table_dropped_meanwhile_is_a_conflict
-    another_table_of_the_same_name_is_a_conflict
-    of_two_commits_on_one_base_exactly_one_wins
-    what_is_acknowledged_is_there
-    of_many_creations_one_is_ours
-    a_table_created_again_has_a_fresh_location
-    creating_what_is_there_changes_nothing
-    a_table_that_was_used_is_never_discarded
-    superseded_metadata_goes_only_where_the_table_asks
-}
+hexfloe_catalog::conforms! { Lake::new(); superseded_metadata_goes_only_where_the_table_asks }
 
 fn places() -> TableIdent {
     TableIdent::from_strs(["places", "cities"]).unwrap()

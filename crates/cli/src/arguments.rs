@@ -38,6 +38,8 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: TableCommand,
     },
+    /// Try what the guarantee needs of a catalog and its store, in a scratch namespace
+    Check(CheckArguments),
 }
 
 #[derive(Debug, Subcommand)]
@@ -79,6 +81,19 @@ pub(crate) struct IngestArguments {
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Print one JSON object on stdout; for several batches one for each, on a line of its own
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArguments {
+    /// The catalog file [default: SQLite and a warehouse below ./lake]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) catalog: Option<PathBuf>,
+    /// Work in this namespace, which exists, instead of a scratch one
+    #[arg(long, value_name = "NAME")]
+    pub(crate) namespace: Option<String>,
+    /// Print one JSON object on stdout
     #[arg(long)]
     pub(crate) json: bool,
 }

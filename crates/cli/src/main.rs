@@ -3,6 +3,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic when the reader is gone: see `display`")]
 
 mod arguments;
+mod check;
 mod display;
 mod environment;
 mod exit;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
     let outcome = runtime.block_on(async {
         match arguments.command {
             Command::Ingest(arguments) => return ingest::run(arguments).await,
+            Command::Check(arguments) => return check::run(arguments).await,
             Command::BatchId(arguments) => ingest::batch_id(&arguments),
             Command::Batches(arguments) => inspect::batches(arguments).await,
             Command::Table { command: TableCommand::Show(arguments) } => inspect::show(arguments).await,

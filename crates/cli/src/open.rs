@@ -9,6 +9,12 @@ use crate::exit::Failure;
 
 /// Opens the catalog of a file, or the embedded one below the current folder.
 pub(crate) async fn catalog(file: Option<&Path>, access: Access) -> Result<OpenCatalog, Failure> {
+    let (settings, base) = settings(file)?;
+    Ok(OpenCatalog::open(&settings, &base, access).await?)
+}
+
+/// The settings of a catalog file, and the folder that its paths are relative to.
+pub(crate) fn settings(file: Option<&Path>) -> Result<(CatalogSettings, PathBuf), Failure> {
     let (settings, base) = match file {
         None => (CatalogSettings::embedded(), PathBuf::new()),
         Some(file) => {
@@ -21,7 +27,7 @@ pub(crate) async fn catalog(file: Option<&Path>, access: Access) -> Result<OpenC
     };
     let base = std::path::absolute(if base.as_os_str().is_empty() { Path::new(".") } else { &base })
         .map_err(|error| Failure::unexpected("find the current folder", error))?;
-    Ok(OpenCatalog::open(&settings, &base, access).await?)
+    Ok((settings, base))
 }
 
 /// A variable of the environment.

@@ -33,6 +33,9 @@ pub struct Store {
     in_flight: Arc<Semaphore>,
 }
 
+/// Objects to delete from one store: as they are named, and as the store knows them.
+type DeleteBatch = (Arc<dyn ObjectStore>, Vec<(String, Path)>);
+
 #[derive(Default)]
 struct Opened {
     /// By scheme family and authority.
@@ -124,6 +127,13 @@ impl Store {
     /// The store mounted for a scheme family and authority, for wrapping it in a decorator.
     pub fn mounted(&self, family: &str, authority: &str) -> Option<Arc<dyn ObjectStore>> {
         self.mounts.get(&(family.to_owned(), authority.to_owned())).cloned()
+    }
+
+    /// Whether a catalog has vended credentials for a location.
+    pub fn is_granted(&self, location: &Location) -> bool {
+        let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
+        let grant = opened.granted_for(location).map(|place| &opened.granted[place].grant);
+        grant.is_some_and(|grant| grant.properties().keys().any(|name| crate::is_secret(name)))
     }
 
     /// The store that serves a location: the one mounted, or one across the network.
@@ -240,7 +250,7 @@ impl Store {
     /// Deletes many objects, in bulk where the store can; gives each with what came of it. One that is not there is fine.
     pub async fn delete_all(&self, locations: Vec<String>) -> Vec<(String, Result<(), Error>)> {
         let mut results = Vec::with_capacity(locations.len());
-        let mut batches: Vec<(Arc<dyn ObjectStore>, Vec<(String, Path)>)> = Vec::new();
+        let mut batches: Vec<DeleteBatch> = Vec::new();
         for location in locations {
             match self.resolve(&location) {
                 Err(error) => results.push((location, Err(error))),

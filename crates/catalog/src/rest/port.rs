@@ -26,7 +26,7 @@ pub struct RestPort {
 /// What the table says of a request.
 enum Seen {
     /// Its snapshot is there.
-    Landed(Table),
+    Landed(Box<Table>),
     /// The table is as asked, which others can have done too.
     AsAsked,
     /// It is not there.
@@ -51,7 +51,7 @@ impl RestPort {
             return Ok(Seen::Not);
         }
         match holds(request, &table) {
-            Some(true) => Ok(Seen::Landed(table)),
+            Some(true) => Ok(Seen::Landed(Box::new(table))),
             None if is_as_asked(request, &table) => Ok(Seen::AsAsked),
             _ => Ok(Seen::Not),
         }
@@ -65,7 +65,7 @@ impl RestPort {
         definite: impl FnOnce(String) -> Result<CommitOutcome, Error>,
     ) -> Result<CommitOutcome, Error> {
         match self.look(request).await {
-            Ok(Seen::Landed(table)) => Ok(CommitOutcome::Committed(table)),
+            Ok(Seen::Landed(table)) => Ok(CommitOutcome::Committed(*table)),
             Ok(Seen::Not) => definite(reason),
             Ok(Seen::Gone) => Ok(CommitOutcome::Conflict { reason: format!("the table is gone ({reason})") }),
             Ok(Seen::AsAsked) => {
