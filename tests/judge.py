@@ -21,8 +21,10 @@ import re
 import sqlite3
 import struct
 import sys
+import tomllib
 import traceback
 
+import jsonschema
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.catalog.rest import RestCatalog
@@ -878,6 +880,16 @@ def wkb_of(path, column):
     """The sums of the coordinates in a Parquet file of WKB points, read with nothing but struct."""
     points = [struct.unpack("<BIdd", v)[2:] for v in pq.read_table(path, columns=[column])[column].to_pylist()]
     return [len(points), math.fsum(p[0] for p in points), math.fsum(p[1] for p in points)]
+
+
+def schema_errors(schema, toml):
+    """Where a TOML file does not follow a JSON schema."""
+    with open(schema) as file:
+        schema = json.load(file)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    with open(toml, "rb") as file:
+        value = tomllib.load(file)
+    return [f"{error.json_path}: {error.message}" for error in jsonschema.Draft202012Validator(schema).iter_errors(value)]
 
 
 def batch_id(text):

@@ -116,15 +116,16 @@ class Server:
     def kill(self):
         if self.process is None:
             return
-        group = self.process.pid
         if self.process.poll() is None:
-            os.killpg(group, signal.SIGKILL)
-            self.process.wait()
-        try:
-            while True:
-                os.waitpid(-group, 0)
-        except ChildProcessError:
-            pass
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        # PostgreSQL's children are in groups of their own, and end when they notice; until then another start is refused.
+        for _ in range(1000):
+            try:
+                if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                    time.sleep(0.01)
+            except ChildProcessError:
+                return
 
     def remove(self):
         self.kill()

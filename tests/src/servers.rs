@@ -199,7 +199,7 @@ impl Postgres {
         Self { guard: Guard::start("postgres") }
     }
 
-    /// `kill -9`, its children included.
+    /// `kill -9`, and waits until its children have noticed.
     #[track_caller]
     pub fn kill(&self) {
         self.guard.tell("kill");

@@ -176,7 +176,7 @@ impl Cell {
             Ok(seen) => {
                 let code = seen.code.map_or_else(|| "-".to_owned(), |code| code.to_string());
                 format!(
-                    "{case} | exit {code}, {:<9} | {} commits sent | re-run {}",
+                    "{case} | exit {code}, {:<9} | commits sent: {} | re-run {}",
                     seen.status, seen.commits, seen.again
                 )
             }

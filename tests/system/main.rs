@@ -4,6 +4,7 @@
 
 mod batches;
 mod branches;
+mod catalogs;
 mod cities;
 mod concurrency;
 mod crashes;
@@ -27,4 +28,5 @@ mod reports;
 mod rest;
 mod select;
 mod sources;
+mod together;
 mod types;

@@ -48,7 +48,7 @@ fn a_database_that_does_not_exist_is_named() {
     let lake = Lake::on(Backend::PostgresS3).and_points(&points(0));
     let uri = Postgres::shared().uri("no-such-database", "${PGPASSWORD}");
     lake.write_catalog(&lake.catalog().clone().with("uri", &uri));
-    let run = lake.ingest(&["job.toml"]).refuses(Exit::Unavailable, &["error:", "no-such-database"]);
+    let run = lake.ingest(&["job.toml"]).refuses(Exit::Usage, &["error:", "no-such-database"]);
     assert!(!run.stderr.contains(&Postgres::shared().password()), "{}", run.stderr);
     assert_eq!(lake.ask("objects", json!({})), json!({}), "nothing was written before the catalog was there");
 }

@@ -180,10 +180,10 @@ fn a_warehouse_that_there_is_no_store_for_is_a_usage_error_in_one_sentence() {
     let lake = Lake::with_points(GOOD);
     lake.write(
         "catalog.toml",
-        "name = \"lake\"\ntype = \"sql\"\nuri = \"sqlite:c.db\"\nwarehouse = \"s3://bucket/w\"\n",
+        "name = \"lake\"\ntype = \"sql\"\nuri = \"sqlite:c.db\"\nwarehouse = \"hdfs://cluster/w\"\n",
     );
     let run = lake.hexfloe(&["ingest", "job.toml", "--catalog", "catalog.toml"]);
-    let run = run.refuses(Exit::Usage, &["s3://bucket/w", "not supported", "file:FOLDER"]);
+    let run = run.refuses(Exit::Usage, &["hdfs://cluster/w", "is not usable", "file, memory, s3"]);
     assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
     assert!(!lake.path("c.db").exists());
 }

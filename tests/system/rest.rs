@@ -378,29 +378,6 @@ fn commands_that_look_and_move_work_as_they_do_on_local_files(
 
 // ---------------------------------------------------------------- the self-test
 
-#[rstest]
-fn check_finds_that_a_real_catalog_keeps_its_promises_and_leaves_nothing(
-    #[values(Backend::RestS3, Backend::PostgresS3)] backend: Backend,
-) {
-    let lake = Lake::on(backend);
-    let report = lake.hexfloe(&["check", "--json"]).ends(Exit::Done).report();
-    assert_eq!(report["version"], 1, "{report:#}");
-    let state = lake.state();
-    assert!(state.is_empty(), "{state:#?}");
-}
-
-/// A catalog that answers to the second of two commits what it answered to the first breaks the promise that all rests on.
-#[test]
-fn check_finds_a_catalog_that_lies_about_commits() {
-    let lake = Lake::on(Backend::RestS3);
-    let proxy = Proxy::before(&SeaweedFs::shared().rest_address());
-    lake.write_catalog(&behind(&proxy, lake.catalog()));
-    proxy.add(Rule::fault(hexfloe_tests::Request::is_commit, Side::Before, Fault::OldMetadata));
-    lake.hexfloe(&["check"]).ends(Exit::Unexpected);
-    proxy.behave();
-    lake.hexfloe(&["check"]).ends(Exit::Done);
-}
-
 #[test]
 fn check_tells_that_a_catalog_cannot_be_reached() {
     let lake = Lake::on(Backend::RestS3);

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::{
-    Access, CatalogKind, CatalogSettings, CommitOutcome, CommitRequest, Error, OpenCatalog, ServerFacts,
+    Access, CatalogKind, CatalogSettings, CommitOutcome, CommitRequest, Error, ErrorKind, OpenCatalog, ServerFacts,
     TableDefinition,
 };
 
@@ -245,7 +245,7 @@ impl Running<'_> {
     async fn swap(&mut self, created: Table) -> Result<(), Error> {
         let mut base = created;
         let mut acknowledged: BTreeSet<i64> = BTreeSet::new();
-        let (mut uneven, mut unknown) = (0, 0);
+        let (mut uneven, mut unknown, mut refused) = (0, 0, None);
         for round in 0..ROUNDS {
             let mut rivals = JoinSet::new();
             for rival in 0..RIVALS {
@@ -257,23 +257,26 @@ impl Running<'_> {
             }
             let mut won = 0;
             for (id, outcome) in rivals.join_all().await {
-                match outcome? {
-                    CommitOutcome::Committed(_) => {
+                match outcome {
+                    Ok(CommitOutcome::Committed(_)) => {
                         won += 1;
                         acknowledged.insert(id);
                     }
-                    CommitOutcome::Conflict { .. } => {}
-                    CommitOutcome::Unknown { .. } => unknown += 1,
+                    Ok(CommitOutcome::Conflict { .. }) => {}
+                    Ok(CommitOutcome::Unknown { .. }) => unknown += 1,
+                    Err(error) if error.kind() == ErrorKind::Unexpected => refused = Some(error.to_string()),
+                    Err(error) => return Err(error),
                 }
             }
             uneven += usize::from(won != 1);
             base = self.loaded().await?;
         }
         let there: BTreeSet<i64> = base.metadata().snapshots().map(|snapshot| snapshot.snapshot_id()).collect();
-        let even = uneven == 0 || unknown > 0 && there.len() == ROUNDS;
-        let detail = match uneven {
-            0 => format!("of {RIVALS} commits on one base one wins, {ROUNDS} times of {ROUNDS}"),
-            uneven => format!("in {uneven} of {ROUNDS} rounds not exactly one of {RIVALS} commits won"),
+        let even = refused.is_none() && (uneven == 0 || unknown > 0 && there.len() == ROUNDS);
+        let detail = match (uneven, refused) {
+            (_, Some(refusal)) => format!("a commit that is too late is no conflict, but: {refusal}"),
+            (0, None) => format!("of {RIVALS} commits on one base one wins, {ROUNDS} times of {ROUNDS}"),
+            (uneven, None) => format!("in {uneven} of {ROUNDS} rounds not exactly one of {RIVALS} commits won"),
         };
         self.hold("compare and swap", even, detail);
         let lost = acknowledged.difference(&there).count();
@@ -284,9 +287,19 @@ impl Running<'_> {
         let first = self.catalog.port().commit(&request).await?;
         let landed = matches!(first, CommitOutcome::Committed(_));
         let late = self.snapshot(&stale, 1_002).await?;
-        let late = self.catalog.port().commit(&late).await?;
-        let conflict = matches!(late, CommitOutcome::Conflict { .. });
-        self.hold("a stale commit", landed && conflict, "is a conflict, and changes nothing".to_owned());
+        let late = self.catalog.port().commit(&late).await;
+        let told = match &late {
+            Ok(CommitOutcome::Conflict { .. }) => "is a conflict, and changes nothing".to_owned(),
+            Ok(CommitOutcome::Committed(_)) => "is applied".to_owned(),
+            Ok(CommitOutcome::Unknown { reason, .. }) => format!("is left open: {reason}"),
+            Err(error) if error.kind() == ErrorKind::Unexpected => format!("is no conflict, but: {error}"),
+            Err(_) => "cannot be told".to_owned(),
+        };
+        let conflict = matches!(&late, Ok(CommitOutcome::Conflict { .. }));
+        match late {
+            Err(error) if error.kind() != ErrorKind::Unexpected => return Err(error),
+            _ => self.hold("a stale commit", landed && conflict, told),
+        }
         let again = self.catalog.port().commit(&request).await?;
         let now = self.loaded().await?;
         let once = now.metadata().snapshots().filter(|snapshot| snapshot.snapshot_id() == 1_001).count() == 1;

@@ -60,11 +60,19 @@ pub enum Error {
     /// A table's metadata cannot be built from its definition.
     #[error("the table's definition is not valid")]
     Definition(#[source] Box<iceberg::Error>),
+    /// The catalog cannot change several tables in one commit.
+    #[error("the catalog cannot commit to several tables at once ({}); commit to one after the other", .tables.join(", "))]
+    NotTogether {
+        /// The tables.
+        tables: Vec<String>,
+    },
     /// A REST catalog cannot be reached, or did not answer in time.
-    #[error("failed to {action}: the catalog does not answer")]
+    #[error("failed to {action}: {server} does not answer")]
     Unreachable {
         /// What was being done.
         action: String,
+        /// Who was asked: scheme, host and port.
+        server: String,
         /// The HTTP client's error, without the URL's query.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -99,7 +107,8 @@ impl Error {
     }
 
     pub(crate) fn unreachable(action: String, source: reqwest::Error) -> Self {
-        Self::Unreachable { action, source: Box::new(source.without_url()) }
+        let server = source.url().map_or_else(|| "the catalog".to_owned(), |url| url.origin().ascii_serialization());
+        Self::Unreachable { action, server, source: Box::new(source.without_url()) }
     }
 
     /// Whether there is no such table or namespace, as the protocol says it. Another 404 comes from somebody else on the
@@ -123,16 +132,19 @@ impl Error {
     /// What the caller should do.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Settings(_) | Self::NoCatalog { .. } | Self::Definition(_) => ErrorKind::Configuration,
+            Self::Settings(_) | Self::NoCatalog { .. } | Self::Definition(_) | Self::NotTogether { .. } => {
+                ErrorKind::Configuration
+            }
             Self::Refused { status: 401 | 403, .. } => ErrorKind::Configuration,
             Self::Refused { status: 408 | 429 | 500.., .. } => ErrorKind::Unavailable,
             Self::Refused { .. } | Self::Answer { .. } => ErrorKind::Unexpected,
             Self::Store(error) if error.is_configuration() => ErrorKind::Configuration,
+            Self::Open { source, .. } if is_refused(source.as_ref()) => ErrorKind::Configuration,
             Self::Open { .. } | Self::Busy { .. } | Self::Database { .. } | Self::Store(_) => ErrorKind::Unavailable,
             Self::Unreachable { .. } => ErrorKind::Unavailable,
             Self::Table { source, .. } => match inner(source) {
                 Some(error) => error.kind(),
-                None => match inner_store(source) {
+                None => match hexfloe_store::Error::behind(source) {
                     Some(error) if error.is_configuration() => ErrorKind::Configuration,
                     _ if source.kind() == iceberg::ErrorKind::Unexpected => ErrorKind::Unavailable,
                     _ => ErrorKind::Unexpected,
@@ -142,12 +154,17 @@ impl Error {
     }
 }
 
-/// An error of ours that went through the `iceberg` crate.
-fn inner(error: &iceberg::Error) -> Option<&Error> {
-    std::error::Error::source(error)?.downcast_ref()
+/// Whether a database refuses who we are, or has no such database: PostgreSQL's classes 28 and 3D.
+fn is_refused(error: &(dyn std::error::Error + 'static)) -> bool {
+    let code = match error.downcast_ref() {
+        Some(sqlx::Error::Database(error)) => error.code(),
+        _ => None,
+    };
+    code.is_some_and(|code| code.len() == 5 && (code.starts_with("28") || code.starts_with("3D")))
 }
 
-fn inner_store(error: &iceberg::Error) -> Option<&hexfloe_store::Error> {
+/// An error of ours that went through the `iceberg` crate.
+fn inner(error: &iceberg::Error) -> Option<&Error> {
     std::error::Error::source(error)?.downcast_ref()
 }
 

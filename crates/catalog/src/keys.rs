@@ -115,6 +115,11 @@ pub fn catalog_schema() -> serde_json::Value {
         if key.secret {
             value = json!({ "description": key.about, "type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*\}" });
         }
+        // Written with quotes a name with dots is one key.
+        match key.name.strip_suffix('.') {
+            Some(start) => root["patternProperties"][format!(r"^{start}\..+")] = value.clone(),
+            None => root["properties"][key.name] = value.clone(),
+        }
         let parts: Vec<&str> = key.name.split('.').collect();
         let (last, levels) = parts.split_last().map_or(("", &[][..]), |(last, levels)| (*last, levels));
         let mut level = &mut root;

@@ -23,9 +23,9 @@ pub struct CommitRequest {
 /// What became of a commit. These are outcomes, not errors: each asks for another next step.
 #[derive(Debug)]
 #[must_use = "an unknown outcome must be reconciled, and a conflict decided again"]
-pub enum CommitOutcome {
-    /// Applied; the table as it is now.
-    Committed(Table),
+pub enum CommitOutcome<T = Table> {
+    /// Applied; the table as it is now, or the tables in the order of their requests.
+    Committed(T),
     /// Not applied, for certain, because the table is not what the request was decided on.
     Conflict {
         /// What moved, for people.
@@ -64,6 +64,22 @@ pub trait CommitPort: Debug + Send + Sync {
     ///
     /// Only when nothing was applied and nothing will be, for a reason other than a conflict.
     async fn commit(&self, request: &CommitRequest) -> Result<CommitOutcome, Error>;
+
+    /// Whether [`CommitPort::commit_together`] can be expected to work.
+    fn commits_together(&self) -> bool {
+        false
+    }
+
+    /// Sends the commits of several tables, each named once, as one: all of them are applied, or none is. What holds of
+    /// [`CommitPort::commit`] holds of it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`CommitPort::commit`]; [`Error::NotTogether`] when the catalog cannot do it.
+    async fn commit_together(&self, requests: &[CommitRequest]) -> Result<CommitOutcome<Vec<Table>>, Error> {
+        let tables = requests.iter().map(|request| request.base.identifier().to_string()).collect();
+        Err(Error::NotTogether { tables })
+    }
 
     /// Takes a table out of the catalog if it is still exactly as it was created: its pointer is the one in `created`.
     /// Says whether it did. Files are left alone.

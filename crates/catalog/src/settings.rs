@@ -105,15 +105,22 @@ impl CatalogSettings {
                         "{name} is a secret: write {name} = \"${{{variable}}}\", and set {variable} in the environment"
                     )));
                 }
-                expanded.secrets.iter().for_each(|secret| secrets::remember(secret));
                 secrets::remember(&expanded.text);
-                if let ("credential", Some((_, secret))) = (name.as_str(), expanded.text.split_once(':')) {
-                    secrets::remember(secret);
+                match (name.as_str(), expanded.text.split_once(':')) {
+                    // Who we are may be said.
+                    ("credential", Some((_, secret))) => secrets::remember(secret),
+                    _ => expanded.secrets.iter().for_each(|secret| secrets::remember(secret)),
                 }
             }
             if name == "uri" {
                 refuse_written_password(&written).map_err(refuse)?;
-                expanded.secrets.iter().for_each(|secret| secrets::remember(secret));
+                if let Some(password) = password(&expanded.text).map(|range| &expanded.text[range]) {
+                    secrets::remember(password);
+                    let decoded = url::form_urlencoded::parse(format!("p={}", password.replace('+', "%2B")).as_bytes())
+                        .next()
+                        .map(|(_, decoded)| decoded.into_owned());
+                    decoded.iter().for_each(|decoded| secrets::remember(decoded));
+                }
             }
             if properties.insert(name.clone(), expanded.text).is_some() {
                 return Err(refuse(format!("{name} is written twice")));
@@ -143,6 +150,20 @@ impl CatalogSettings {
 
     /// The database of a SQL catalog.
     pub(crate) fn database(&self, base: &Path) -> Result<Database, Error> {
+        let database = self.database_as_written(base)?;
+        let (Database::Postgres(url), Some(file)) = (&database, self.property("ssl.cabundle")) else {
+            return Ok(database);
+        };
+        if url.contains("sslrootcert=") {
+            return Ok(database);
+        }
+        let mut parsed =
+            url::Url::parse(url).map_err(|error| Error::Settings(format!("uri cannot be read: {error}")))?;
+        parsed.query_pairs_mut().append_pair("sslrootcert", &absolute(base, file)?.display().to_string());
+        Ok(Database::Postgres(parsed.into()))
+    }
+
+    fn database_as_written(&self, base: &Path) -> Result<Database, Error> {
         // SQLAlchemy names the driver too: `postgresql+psycopg2://`.
         let server = self.uri.split_once("://").and_then(|(scheme, rest)| {
             matches!(scheme.split('+').next(), Some("postgres" | "postgresql")).then_some(rest)
@@ -351,6 +372,17 @@ mod tests {
         assert_eq!(settings.database(Path::new("/base")).unwrap(), server);
     }
 
+    #[test]
+    fn certificates_are_passed_on_to_the_database() {
+        let mut settings = CatalogSettings {
+            uri: "postgresql://db/lake?sslmode=verify-full".to_owned(),
+            ..CatalogSettings::embedded()
+        };
+        settings.properties.insert("ssl.cabundle".to_owned(), "ca.pem".to_owned());
+        let expected = "postgresql://db/lake?sslmode=verify-full&sslrootcert=%2Fbase%2Fca.pem";
+        assert_eq!(settings.database(Path::new("/base")).unwrap(), Database::Postgres(expected.to_owned()));
+    }
+
     #[rstest]
     #[case("oracle://localhost/lake")]
     #[case("sqlite:")]
@@ -418,13 +450,25 @@ mod tests {
     #[case("token = '${EMPTY}'", "the environment variable EMPTY is not set")]
     #[case("token = '${HUSH'", "`${` without `}`")]
     #[case("token = '${1X}'", "\"1X\" is not the name of an environment variable")]
-    #[case("s3.endpont = 'x'", "line 4: unknown field `s3.endpont`; did you mean `s3.endpoint`?")]
+    #[case("s3.endpoint_ = 'x'", "line 4: unknown field `s3.endpoint_`; did you mean `s3.endpoint`?")]
     #[case("scope = 1.5", "line 4: scope is float, and has to be text")]
     #[case("\"s3.region\" = 'a'\ns3.region = 'b'", "s3.region is written twice")]
     #[case("scope = ", "line 4:")]
     fn what_is_wrong_is_said_with_its_line(#[case] line: &str, #[case] message: &str) {
         let error = parse(&format!("{REST}{line}\n")).unwrap_err().to_string();
         assert!(error.contains(message) && !error.contains('\n'), "{error}");
+    }
+
+    #[test]
+    fn what_is_not_secret_in_a_uri_or_a_credential_is_shown() {
+        let environment = |name: &str| Some(format!("value-of-{name}"));
+        let text = "name='a'\ntype='sql'\nwarehouse='w'\nuri='postgresql://${USER}:${PASSWORD}@${HOST}/lake'\n\
+                    credential='${CLIENT}:${KEY}'";
+        CatalogSettings::from_toml(text, &environment).unwrap();
+        for (shown, hidden) in [("USER", "PASSWORD"), ("HOST", "PASSWORD"), ("CLIENT", "KEY")] {
+            let told = secrets::conceal(&format!("value-of-{shown} value-of-{hidden}")).into_owned();
+            assert_eq!(told, format!("value-of-{shown} ***"));
+        }
     }
 
     #[test]

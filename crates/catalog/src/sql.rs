@@ -16,7 +16,7 @@ use iceberg::spec::TableMetadata;
 use iceberg::table::Table;
 use iceberg::{MetadataLocation, TableIdent};
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
-use sqlx::{Any, AnyPool, Executor, Row, Transaction};
+use sqlx::{Any, AnyConnection, AnyPool, Connection, Executor, Row, Transaction};
 
 use crate::settings::Database;
 use crate::{Access, CommitOutcome, CommitPort, CommitRequest, Error};
@@ -24,6 +24,9 @@ use crate::{Access, CommitOutcome, CommitPort, CommitRequest, Error};
 /// How long the database itself waits for a lock, and how often we then begin anew.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const BUSY_ATTEMPTS: u32 = 6;
+
+/// How long a connection is waited for.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A server that does not answer for this long may have committed or not.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -56,6 +59,14 @@ struct Pointers {
 enum Dialect {
     Sqlite,
     Postgres,
+}
+
+/// What is to become of one table's pointer.
+#[derive(Clone, Debug)]
+struct Move {
+    table: TableIdent,
+    from: String,
+    to: String,
 }
 
 /// What one try at the swap came to.
@@ -115,7 +126,7 @@ impl SqlPort {
             // Turning WAL on needs the database alone for a moment, and does not wait for it by itself.
             match connect(&first, dialect, access, busy_timeout).await {
                 Ok(pool) => break pool,
-                Err(error) if is_busy(&error) && attempt < 100 => pause().await,
+                Err(error) if dialect == Dialect::Sqlite && is_busy(&error) && attempt < 100 => pause().await,
                 Err(error) => return Err(failed(Box::new(error))),
             }
         };
@@ -164,7 +175,12 @@ async fn connect(url: &str, dialect: Dialect, access: Access, busy_timeout: Dura
         let setup = setup.clone();
         Box::pin(async move { connection.execute(setup.as_str()).await.map(|_| ()) })
     });
-    let pool = pool.connect_with(options).await?;
+    if dialect == Dialect::Postgres {
+        // A pool tries until its patience ends, and then says nothing of why.
+        let first = tokio::time::timeout(CONNECT_TIMEOUT, AnyConnection::connect_with(&options)).await;
+        first.map_err(|_| sqlx::Error::PoolTimedOut)??.close().await?;
+    }
+    let pool = pool.acquire_timeout(CONNECT_TIMEOUT).connect_with(options).await?;
     if dialect == Dialect::Sqlite && access == Access::Create {
         pool.execute("PRAGMA journal_mode = WAL").await?;
     }
@@ -172,22 +188,24 @@ async fn connect(url: &str, dialect: Dialect, access: Access, busy_timeout: Dura
 }
 
 impl Pointers {
-    /// Swaps the pointer, and removes the new metadata file if it did not become the table's.
-    async fn swap(self, table: TableIdent, from: String, to: String) -> Swap {
+    /// Swaps the pointers, all or none, and removes the new metadata files if they did not become the tables'.
+    async fn swap(self, moves: Vec<Move>) -> Swap {
         let mut swap = Swap::Busy;
         for _ in 0..BUSY_ATTEMPTS {
-            swap = self.swap_once(&table, &from, &to).await;
+            swap = self.swap_once(&moves).await;
             if !matches!(swap, Swap::Busy) {
                 break;
             }
         }
         if matches!(swap, Swap::Busy | Swap::Moved(_) | Swap::Failed(_)) {
-            self.forget(&to).await;
+            for Move { to, .. } in &moves {
+                self.forget(to).await;
+            }
         }
         swap
     }
 
-    async fn swap_once(&self, table: &TableIdent, from: &str, to: &str) -> Swap {
+    async fn swap_once(&self, moves: &[Move]) -> Swap {
         let begin = match self.dialect {
             Dialect::Sqlite => "BEGIN IMMEDIATE",
             // The condition is in the update, whose row lock the next one waits for.
@@ -195,16 +213,20 @@ impl Pointers {
         };
         let mut transaction = match self.pool.begin_with(begin).await {
             Ok(transaction) => transaction,
+            // Where connections are local, all of them wait for the lock; elsewhere the server is away.
+            Err(sqlx::Error::PoolTimedOut) if self.dialect == Dialect::Sqlite => return Swap::Busy,
             Err(error) if is_busy(&error) => return Swap::Busy,
             Err(error) => return Swap::Failed(error),
         };
-        match self.compare_and_set(&mut transaction, table, from, to).await {
-            Ok(None) => {}
-            Ok(Some(reason)) => return Swap::Moved(reason),
-            Err(error) if is_busy(&error) => return Swap::Busy,
-            Err(error) if is_serialisation_failure(&error) => return Swap::Moved(error.to_string()),
-            // Dropping a transaction rolls it back.
-            Err(error) => return Swap::Failed(error),
+        for Move { table, from, to } in moves {
+            match self.compare_and_set(&mut transaction, table, from, to).await {
+                Ok(None) => {}
+                Ok(Some(reason)) => return Swap::Moved(reason),
+                Err(error) if is_busy(&error) => return Swap::Busy,
+                Err(error) if is_serialisation_failure(&error) => return Swap::Moved(error.to_string()),
+                // Dropping a transaction rolls it back.
+                Err(error) => return Swap::Failed(error),
+            }
         }
         match transaction.commit().await {
             Ok(()) => Swap::Done,
@@ -278,23 +300,17 @@ impl Pointers {
     }
 }
 
-#[async_trait]
-impl CommitPort for SqlPort {
-    async fn commit(&self, request: &CommitRequest) -> Result<CommitOutcome, Error> {
+impl SqlPort {
+    /// Writes the metadata of a commit; gives the move of the pointer that makes it the table's, and the table as it is then.
+    async fn stage(&self, request: &CommitRequest) -> Result<(Move, Table), Error> {
         let base = &request.base;
         let table = base.identifier();
         let failed = |error| Error::table("prepare the commit to", table, error);
-        for requirement in &request.requirements {
-            if let Err(error) = requirement.check(Some(base.metadata())) {
-                return Ok(CommitOutcome::Conflict { reason: error.to_string() });
-            }
-        }
         let from = base.metadata_location_result().map_err(failed)?;
         let metadata = apply(request, from).map_err(failed)?;
         let next = next_location(from, &metadata);
         let to = next.to_string();
-        // Everything that can fail happens before the swap: after it there is no way back.
-        let committed = Table::builder()
+        let staged = Table::builder()
             .file_io(base.file_io().clone())
             .metadata_location(to.clone())
             .metadata(metadata)
@@ -302,13 +318,62 @@ impl CommitPort for SqlPort {
             .runtime(iceberg::Runtime::try_current().map_err(failed)?)
             .build()
             .map_err(failed)?;
-        if let Err(source) = committed.metadata().write_to(base.file_io(), &next).await {
+        if let Err(source) = staged.metadata().write_to(base.file_io(), &next).await {
             self.pointers.forget(&to).await;
             return Err(Error::table("write the metadata of", table, source));
         }
+        Ok((Move { table: table.clone(), from: from.to_owned(), to }, staged))
+    }
+}
+
+#[async_trait]
+impl CommitPort for SqlPort {
+    async fn commit(&self, request: &CommitRequest) -> Result<CommitOutcome, Error> {
+        let outcome = self.commit_together(std::slice::from_ref(request)).await?;
+        Ok(match outcome {
+            CommitOutcome::Committed(mut tables) => match tables.pop() {
+                Some(table) => CommitOutcome::Committed(table),
+                None => CommitOutcome::Unknown { reason: "no table was committed".to_owned(), source: None },
+            },
+            CommitOutcome::Conflict { reason } => CommitOutcome::Conflict { reason },
+            CommitOutcome::Unknown { reason, source } => CommitOutcome::Unknown { reason, source },
+        })
+    }
+
+    fn commits_together(&self) -> bool {
+        true
+    }
+
+    async fn commit_together(&self, requests: &[CommitRequest]) -> Result<CommitOutcome<Vec<Table>>, Error> {
+        for request in requests {
+            for requirement in &request.requirements {
+                if let Err(error) = requirement.check(Some(request.base.metadata())) {
+                    return Ok(CommitOutcome::Conflict { reason: error.to_string() });
+                }
+            }
+        }
+        // Everything that can fail happens before the swap: after it there is no way back.
+        let mut moves = Vec::new();
+        let mut committed = Vec::new();
+        for request in requests {
+            match self.stage(request).await {
+                Ok((this, table)) => {
+                    moves.push(this);
+                    committed.push(table);
+                }
+                Err(error) => {
+                    for Move { to, .. } in &moves {
+                        self.pointers.forget(to).await;
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        // Always in one order, so that two who want the same rows do not wait for each other.
+        moves.sort_by_key(|this| this.table.to_string());
         // In a task of its own, which goes on when the caller gives up: a connection that is dropped within a
         // transaction would go back to the pool with the lock.
-        let swap = self.pointers.clone().swap(table.clone(), from.to_owned(), to);
+        let swap = self.pointers.clone().swap(moves);
         let unknown = |source: Box<dyn std::error::Error + Send + Sync>| {
             let reason = "the database failed while it committed".to_owned();
             Ok(CommitOutcome::Unknown { reason, source: Some(source) })
@@ -318,7 +383,9 @@ impl CommitPort for SqlPort {
         };
         match swapped {
             Ok(Swap::Done) => {
-                self.pointers.forget_superseded(base.metadata(), committed.metadata()).await;
+                for (request, table) in std::iter::zip(requests, &committed) {
+                    self.pointers.forget_superseded(request.base.metadata(), table.metadata()).await;
+                }
                 Ok(CommitOutcome::Committed(committed))
             }
             Ok(Swap::Moved(reason)) => Ok(CommitOutcome::Conflict { reason }),
@@ -371,10 +438,9 @@ fn next_location(from: &str, metadata: &TableMetadata) -> MetadataLocation {
 }
 
 /// A lock that others hold: `SQLITE_BUSY` and `SQLITE_LOCKED` in any of their extended forms, PostgreSQL's
-/// `lock_not_available`, and no free connection because all of them wait.
+/// `lock_not_available`.
 fn is_busy(error: &sqlx::Error) -> bool {
     match error {
-        sqlx::Error::PoolTimedOut => true,
         sqlx::Error::Database(error) => match error.code() {
             Some(code) if code == "55P03" => true,
             // Five characters are an SQLSTATE.

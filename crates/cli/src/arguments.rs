@@ -71,6 +71,9 @@ pub(crate) struct IngestArguments {
     /// Commit up to N successive batches of one table in one snapshot
     #[arg(long, value_name = "N", default_value = "1", value_parser = group)]
     pub(crate) group: NonZeroUsize,
+    /// Commit the batches of all jobs at once, each to another table: readers see all of them or none
+    #[arg(long, conflicts_with = "group")]
+    pub(crate) together: bool,
     /// Commit to this branch, which is made from main when it is missing [default: main]
     #[arg(long, value_name = "NAME")]
     pub(crate) branch: Option<String>,

@@ -112,7 +112,9 @@ fn chain(error: &dyn Error) -> String {
     let mut message = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        let text = cause.to_string();
+        // Iceberg's errors tell their sources too.
+        let iceberg = cause.downcast_ref::<iceberg::Error>();
+        let text = iceberg.map_or_else(|| cause.to_string(), |error| error.message().to_owned());
         // Wrappers often repeat what they wrap.
         if !message.contains(&text) {
             message.push_str(": ");

@@ -36,6 +36,15 @@ pub(crate) async fn run(arguments: IngestArguments) -> Result<ExitCode, Failure>
             Err(error) => outcomes.failed(job, None, &Failure::from(error)),
         }
     }
+    if arguments.together && (ready.len() < outcomes.jobs.len() || !of_one_catalog(&ready)) {
+        // One that cannot work keeps the others from being committed.
+        let failure = Failure::configuration("--together commits all jobs at once, to tables of one catalog");
+        let (failed, fine): (Vec<_>, Vec<_>) =
+            ready.iter().map(|(job, _)| *job).partition(|_| ready.len() == outcomes.jobs.len());
+        failed.into_iter().for_each(|job| outcomes.failed(job, None, &failure));
+        fine.into_iter().for_each(|job| outcomes.not_run(job, None));
+        return outcomes.end();
+    }
     for of_one_catalog in ready.chunk_by(|(_, one), (_, other)| one.catalog == other.catalog) {
         let Some((_, first)) = of_one_catalog.first() else { continue };
         match open_ingest(first.catalog.as_deref(), arguments.dry_run).await {
@@ -46,13 +55,20 @@ pub(crate) async fn run(arguments: IngestArguments) -> Result<ExitCode, Failure>
                     let end = BatchEnd { job: of_one_catalog[end.job].0, ..end };
                     watcher.suspend(|| outcomes.ended(&end));
                 };
-                ingest.run_all(&runs, arguments.group, &mut tell).await;
+                match arguments.together {
+                    true => ingest.run_together(&runs, &mut tell).await,
+                    false => ingest.run_all(&runs, arguments.group, &mut tell).await,
+                }
                 watcher.stop();
             }
             Err(failure) => of_one_catalog.iter().for_each(|(job, _)| outcomes.failed(*job, None, &failure)),
         }
     }
     outcomes.end()
+}
+
+fn of_one_catalog(ready: &[(usize, Given)]) -> bool {
+    ready.iter().all(|(_, given)| ready.first().is_none_or(|(_, first)| first.catalog == given.catalog))
 }
 
 fn read(path: &Path, arguments: &IngestArguments) -> Result<Given, Failure> {

@@ -38,7 +38,7 @@ pub struct Committer {
 }
 
 /// What one turn of the loop came to.
-enum Attempt {
+pub(crate) enum Attempt {
     /// Every batch is settled.
     Settled(Vec<Settled>),
     Conflict {
@@ -51,28 +51,36 @@ enum Attempt {
     Failed(Error),
 }
 
+/// What is to be done about a table, decided on it as it was loaded.
+pub(crate) enum Decision {
+    /// Nothing is to be sent.
+    Done(Attempt),
+    /// This is.
+    Send(Box<(CommitRequest, Sent)>),
+}
+
 /// What became of one batch.
 #[derive(Clone, Copy, Debug)]
-enum Settled {
+pub(crate) enum Settled {
     Committed { snapshot_id: i64, replaced_rows: u64 },
     Skipped { snapshot_id: Option<i64> },
 }
 
 /// A request that was sent.
-struct Sent {
+pub(crate) struct Sent {
     snapshot_id: i64,
     manifest_list: String,
     replaced_rows: u64,
     /// What became of each batch if it landed: those that were there already are in no request.
     settled: Vec<Settled>,
     /// Metadata files, and files written for rows that stay, of this attempt alone.
-    files: Vec<String>,
-    answer: Answer,
+    pub(crate) files: Vec<String>,
+    pub(crate) answer: Answer,
 }
 
 impl Sent {
     /// Whether the table holds this request's snapshot. An id alone could be another writer's.
-    fn is_in(&self, table: &Table) -> bool {
+    pub(crate) fn is_in(&self, table: &Table) -> bool {
         let snapshot = table.metadata().snapshot_by_id(self.snapshot_id);
         snapshot.is_some_and(|snapshot| snapshot.manifest_list() == self.manifest_list)
     }
@@ -82,9 +90,16 @@ impl Sent {
     }
 }
 
+impl Attempt {
+    pub(crate) fn not_in_the_table() -> Self {
+        let reason = "the catalog said committed, and its table does not hold the snapshot".to_owned();
+        Self::Unknown { reason, source: None }
+    }
+}
+
 /// What is known of a request that was sent and is not seen in the table.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Answer {
+pub(crate) enum Answer {
     /// It may be applied, now or later. Nothing it names is ever removed.
     Open,
     /// The catalog says it was not applied. The table has not been looked at since: a catalog that got the request
@@ -96,13 +111,21 @@ enum Answer {
 
 /// Batches that are committed together: of one table, branch, schema and derivation.
 #[derive(Clone, Copy)]
-struct Group<'a> {
+pub(crate) struct Group<'a> {
     first: &'a BatchCommit,
     batches: &'a [BatchCommit],
 }
 
-impl Group<'_> {
-    fn table(&self) -> String {
+impl<'a> Group<'a> {
+    pub(crate) fn of_one(batch: &'a BatchCommit) -> Self {
+        Self { first: batch, batches: std::slice::from_ref(batch) }
+    }
+
+    pub(crate) fn refuse_inconsistent(self) -> Result<(), Error> {
+        refuse_inconsistent(self)
+    }
+
+    pub(crate) fn table(&self) -> String {
         self.first.table.to_string()
     }
 
@@ -126,6 +149,10 @@ impl Committer {
 
     pub(crate) fn catalog(&self) -> &OpenCatalog {
         &self.catalog
+    }
+
+    pub(crate) fn environment(&self) -> &SharedEnvironment {
+        &self.environment
     }
 
     pub(crate) fn ledger_bounds(&self) -> LedgerBounds {
@@ -204,18 +231,28 @@ impl Committer {
             Ok(()) => self.attempts(group, &mut sent).await,
             Err(error) => Err(error),
         };
+        self.conclude(group, &sent, result).await
+    }
+
+    /// Removes what is not needed any more, and tells the outcomes.
+    pub(crate) async fn conclude(
+        &self,
+        group: Group<'_>,
+        sent: &[Sent],
+        result: Result<(Vec<Settled>, u32, Duration), Error>,
+    ) -> Result<Vec<BatchOutcome>, Error> {
         match result {
             Ok((settled, attempts, waited)) => {
                 let landed: HashSet<i64> = settled.iter().filter_map(Settled::committed).collect();
                 let lost =
                     sent.iter().filter(|sent| sent.answer == Answer::Refuted && !landed.contains(&sent.snapshot_id));
                 if landed.is_empty() {
-                    self.remove_lost(group, &sent, |_| false).await;
+                    self.remove_lost(group, sent, |_| false).await;
                 } else {
                     self.remove(lost.flat_map(|sent| &sent.files).map(String::as_str)).await;
                     let is_committed = |index: usize| settled[index].committed().is_some();
-                    if !(0..batches.len()).all(is_committed) {
-                        self.remove_lost(group, &sent, is_committed).await;
+                    if !(0..group.batches.len()).all(is_committed) {
+                        self.remove_lost(group, sent, is_committed).await;
                     }
                 }
                 let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
@@ -228,8 +265,8 @@ impl Committer {
                 Ok(settled.iter().map(outcome).collect())
             }
             Err(error) => {
-                self.remove_lost(group, &sent, |_| false).await;
-                let undecided = error.kind() != ErrorKind::Unknown && is_open(&sent);
+                self.remove_lost(group, sent, |_| false).await;
+                let undecided = error.kind() != ErrorKind::Unknown && is_open(sent);
                 Err(if undecided { unknown(group, error) } else { error })
             }
         }
@@ -239,7 +276,7 @@ impl Committer {
     ///
     /// That an outcome was reported is no proof: an earlier call with the same files may have had its answer lost. So
     /// the table is asked once more, and when it does not answer, or is another one by now, everything stays.
-    async fn remove_lost(&self, group: Group<'_>, sent: &[Sent], is_committed: impl Fn(usize) -> bool) {
+    pub(crate) async fn remove_lost(&self, group: Group<'_>, sent: &[Sent], is_committed: impl Fn(usize) -> bool) {
         let refuted = sent.iter().filter(|sent| sent.answer == Answer::Refuted);
         let mut files: HashSet<&str> = refuted.flat_map(|sent| &sent.files).map(String::as_str).collect();
         for (index, batch) in group.batches.iter().enumerate().filter(|(index, _)| !is_committed(*index)) {
@@ -325,7 +362,7 @@ impl Committer {
         }
     }
 
-    async fn load(&self, group: Group<'_>) -> Result<Table, Error> {
+    pub(crate) async fn load(&self, group: Group<'_>) -> Result<Table, Error> {
         self.load_table(&group.first.table).await
     }
 
@@ -336,12 +373,35 @@ impl Committer {
 
     /// Whether the table is not at `base` any more. Then what an attempt did not find may have been removed by whoever
     /// moved it: compaction and expiry delete the files of a base that somebody still works on.
-    async fn moved_on(&self, group: Group<'_>, base: Option<&str>) -> bool {
+    pub(crate) async fn moved_on(&self, group: Group<'_>, base: Option<&str>) -> bool {
         self.load(group).await.is_ok_and(|table| table.metadata_location() != base)
     }
 
     /// One attempt, decided on `table` and nothing else.
     async fn attempt(&self, group: Group<'_>, table: Table, sent: &mut Vec<Sent>) -> Result<Attempt, Error> {
+        let (request, mut this) = match self.decide(group, table, sent).await? {
+            Decision::Done(attempt) => return Ok(attempt),
+            Decision::Send(send) => *send,
+        };
+        let outcome = match self.catalog.port().commit(&request).await {
+            Ok(CommitOutcome::Committed(table)) if this.is_in(&table) => this.landed(),
+            Ok(CommitOutcome::Committed(_)) => Attempt::not_in_the_table(),
+            Ok(CommitOutcome::Conflict { reason }) => {
+                this.answer = Answer::Denied;
+                Attempt::Conflict { reason }
+            }
+            Ok(CommitOutcome::Unknown { reason, source }) => Attempt::Unknown { reason, source },
+            Err(error) => {
+                this.answer = Answer::Denied;
+                Attempt::Failed(error.into())
+            }
+        };
+        sent.push(this);
+        Ok(outcome)
+    }
+
+    /// What to send, or that nothing is to be sent.
+    pub(crate) async fn decide(&self, group: Group<'_>, table: Table, sent: &[Sent]) -> Result<Decision, Error> {
         let mut settled: Vec<Option<Settled>> = Vec::new();
         for batch in group.batches {
             settled.push(match self.check(&table, &BatchCheck::from(batch))? {
@@ -354,18 +414,18 @@ impl Committer {
             // If a request of ours went out before, it may have been that one, even though its snapshot is not to be
             // seen any more.
             if sent.is_empty() {
-                return Ok(Attempt::Settled(skipped));
+                return Ok(Decision::Done(Attempt::Settled(skipped)));
             }
             let base = Base::load(table, &group.first.branch, &self.cache).await.ok();
-            return Ok(Attempt::Settled(match base {
+            return Ok(Decision::Done(Attempt::Settled(match base {
                 Some(base) => match landed_by_manifest(&base, sent) {
-                    Some(landed) => return Ok(landed),
+                    Some(landed) => return Ok(Decision::Done(landed)),
                     None => std::iter::zip(group.batches, skipped)
                         .map(|(batch, skipped)| landed_by_files(&base, batch, sent).unwrap_or(skipped))
                         .collect(),
                 },
                 None => skipped,
-            }));
+            })));
         }
         if !group.batches.iter().all(|batch| matches!(batch.replaces, Replaces::Slice(_))) {
             refuse_without_batch_column(&table)?;
@@ -381,14 +441,14 @@ impl Committer {
             None => Base::load(table, &group.first.branch, &self.cache).await?,
         };
         if let Some(landed) = landed_by_manifest(&base, sent) {
-            return Ok(landed);
+            return Ok(Decision::Done(landed));
         }
         for (batch, settled) in group.batches.iter().zip(&mut settled).filter(|(_, settled)| settled.is_none()) {
             *settled = landed_by_files(&base, batch, sent);
         }
         let plan = self.plan(group, &base, &mut settled).await?;
         if let Some(settled) = all(&settled) {
-            return Ok(Attempt::Settled(settled));
+            return Ok(Decision::Done(Attempt::Settled(settled)));
         }
         let batches: Vec<&BatchCommit> = group
             .batches
@@ -412,7 +472,7 @@ impl Committer {
         // From here on the files of this attempt belong to a request that may be anywhere.
         let request = CommitRequest { base: base.table, requirements: draft.requirements, updates: draft.updates };
         let committed = Settled::Committed { snapshot_id: draft.snapshot_id, replaced_rows: plan.replaced_rows };
-        let mut this = Sent {
+        let this = Sent {
             snapshot_id: draft.snapshot_id,
             manifest_list: draft.manifest_list,
             replaced_rows: plan.replaced_rows,
@@ -420,24 +480,7 @@ impl Committer {
             files: written,
             answer: Answer::Open,
         };
-        let outcome = match self.catalog.port().commit(&request).await {
-            Ok(CommitOutcome::Committed(table)) if this.is_in(&table) => this.landed(),
-            Ok(CommitOutcome::Committed(_)) => Attempt::Unknown {
-                reason: "the catalog said committed, and its table does not hold the snapshot".to_owned(),
-                source: None,
-            },
-            Ok(CommitOutcome::Conflict { reason }) => {
-                this.answer = Answer::Denied;
-                Attempt::Conflict { reason }
-            }
-            Ok(CommitOutcome::Unknown { reason, source }) => Attempt::Unknown { reason, source },
-            Err(error) => {
-                this.answer = Answer::Denied;
-                Attempt::Failed(error.into())
-            }
-        };
-        sent.push(this);
-        Ok(outcome)
+        Ok(Decision::Send(Box::new((request, this))))
     }
 
     /// The overwrite of the batches that are not settled. Batches that replace nothing are settled by what is found of them:
@@ -646,21 +689,21 @@ fn filter_of(base: &Base, batches: &[&BatchCommit], filter: Filter) -> Result<Fi
     filter.or(&Keys(keys), &table, base.metadata().current_schema())
 }
 
-fn is_open(sent: &[Sent]) -> bool {
+pub(crate) fn is_open(sent: &[Sent]) -> bool {
     sent.iter().any(|sent| sent.answer == Answer::Open)
 }
 
 /// Whether an error may come from a file that is not there any more.
-fn is_about_files(error: &Error) -> bool {
+pub(crate) fn is_about_files(error: &Error) -> bool {
     matches!(error, Error::Iceberg { .. } | Error::Reading { .. } | Error::Parquet { .. } | Error::Store(_))
 }
 
-fn unknown(group: Group<'_>, error: Error) -> Error {
+pub(crate) fn unknown(group: Group<'_>, error: Error) -> Error {
     Error::Unknown { table: group.table(), reason: error.to_string(), source: Some(Box::new(error)) }
 }
 
 /// The request that a table, loaded after all of them were answered, shows to have landed.
-fn look(table: &Table, sent: &mut [Sent]) -> Option<Attempt> {
+pub(crate) fn look(table: &Table, sent: &mut [Sent]) -> Option<Attempt> {
     for denied in sent.iter_mut().filter(|sent| sent.answer == Answer::Denied && !sent.is_in(table)) {
         denied.answer = Answer::Refuted;
     }

@@ -277,9 +277,11 @@ impl Error {
                 hexfloe_catalog::ErrorKind::Unavailable => ErrorKind::Unavailable,
                 _ => ErrorKind::Unexpected,
             },
+            Self::Store(error) if error.is_configuration() => ErrorKind::Configuration,
             Self::Store(_) => ErrorKind::Unavailable,
-            Self::Iceberg { source, .. } | Self::Reading { source, .. } => match source.kind() {
-                iceberg::ErrorKind::Unexpected => ErrorKind::Unavailable,
+            Self::Iceberg { source, .. } | Self::Reading { source, .. } => match hexfloe_store::Error::behind(source) {
+                Some(error) if error.is_configuration() => ErrorKind::Configuration,
+                _ if source.kind() == iceberg::ErrorKind::Unexpected => ErrorKind::Unavailable,
                 _ => ErrorKind::Unexpected,
             },
             Self::CannotRewrite { .. }

@@ -68,6 +68,7 @@ mod refs;
 mod retry;
 mod rewrite;
 mod snapshot;
+mod together;
 
 pub use batch::{BatchCheck, BatchCommit, BatchOutcome, Derivation, Keys, OnChangedInput, Replaces, WrittenFor};
 pub use committer::Committer;

@@ -205,6 +205,7 @@ impl Error {
                 hexfloe_catalog::ErrorKind::Unavailable => ErrorKind::Unavailable,
                 _ => ErrorKind::Unexpected,
             },
+            Self::Store(error) if error.is_configuration() => ErrorKind::Configuration,
             Self::Store(_) | Self::Io { .. } => ErrorKind::Unavailable,
             Self::Batch(_) => ErrorKind::Configuration,
             Self::Arrow { .. } | Self::Parquet(_) | Self::Iceberg { .. } | Self::Runtime | Self::Panicked => {

@@ -17,7 +17,7 @@ use hexfloe_source::Source;
 
 use crate::job::{Granularity, Job, Mode};
 use crate::mode::Replacement;
-use crate::run::{Ingest, MAX_STARTS, Preparation, Prepared, RunOptions, restartable, source_settings};
+use crate::run::{Ingest, Landing, MAX_STARTS, Preparation, Prepared, RunOptions, restartable, source_settings};
 use crate::{Error, ErrorKind, Report};
 
 /// A prepared batch waits no longer than this for others: a group must not become too old to be committed.
@@ -173,7 +173,7 @@ impl Series<'_> {
     /// Commits what waits. What has to be prepared again is put back to the front of the queue.
     async fn land(&mut self) {
         let (tasks, prepared): (Vec<Task>, Vec<Prepared>) = self.waiting.drain(..).unzip();
-        match self.ingest.land(prepared).await {
+        match self.ingest.land(prepared, Landing::OneTable).await {
             Ok(reports) => {
                 for (task, report) in std::iter::zip(tasks, reports) {
                     let elapsed_ms = task.begun_ms.map_or(0, |begun_ms| self.since(begun_ms));

@@ -65,6 +65,7 @@ mod report;
 mod run;
 mod shape;
 mod slice;
+mod together;
 mod types;
 
 pub use error::{Error, ErrorKind};

@@ -99,6 +99,15 @@ pub(crate) struct Prepared {
     pub(crate) report: Report,
 }
 
+/// What is committed at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Landing {
+    /// Batches of one table, in one snapshot.
+    OneTable,
+    /// A batch for each of several tables, in one commit.
+    SeveralTables,
+}
+
 impl Ingest {
     /// An ingest into the tables of `catalog`.
     pub fn new(catalog: OpenCatalog, environment: SharedEnvironment) -> Self {
@@ -143,7 +152,7 @@ impl Ingest {
             Preparation::Settled(report) => Ok(report),
             Preparation::Ready(prepared) => {
                 let table = prepared.report.table.clone();
-                let reports = self.land(vec![*prepared]).await?;
+                let reports = self.land(vec![*prepared], Landing::OneTable).await?;
                 reports.into_iter().next().ok_or(Error::Raced { table })
             }
         }
@@ -153,7 +162,7 @@ impl Ingest {
     ///
     /// Unless the error's kind is [`ErrorKind::Unknown`] nothing is committed then, the files are removed, and so is a table that
     /// was made for one of the batches.
-    pub(crate) async fn land(&self, prepared: Vec<Prepared>) -> Result<Vec<Report>, Error> {
+    pub(crate) async fn land(&self, prepared: Vec<Prepared>, landing: Landing) -> Result<Vec<Report>, Error> {
         let Some(Target { committer, .. }) = &self.target else { return Ok(Vec::new()) };
         self.progress.enter(Phase::Committing, 0);
         let mut batches = Vec::new();
@@ -162,7 +171,11 @@ impl Ingest {
             batches.push(batch);
             waiting.push((destination, report));
         }
-        match committer.commit_all(&batches).await {
+        let outcomes = match landing {
+            Landing::OneTable => committer.commit_all(&batches).await,
+            Landing::SeveralTables => committer.commit_together(&batches).await,
+        };
+        match outcomes {
             Ok(outcomes) => {
                 let reports = std::iter::zip(waiting, outcomes).map(|((_, report), outcome)| report.landed(&outcome));
                 Ok(reports.collect())
@@ -177,6 +190,20 @@ impl Ingest {
                 Err(error)
             }
         }
+    }
+
+    /// Gives up what is prepared: its files, and the tables that were made for it.
+    pub(crate) async fn abandon(&self, prepared: Vec<Prepared>) {
+        let Some(Target { committer, .. }) = &self.target else { return };
+        for Prepared { batch, destination, .. } in prepared {
+            committer.remove(batch.files.iter().map(DataFile::file_path)).await;
+            destination.discard().await;
+        }
+    }
+
+    /// Whether the catalog can change several tables in one commit.
+    pub(crate) fn commits_together(&self) -> bool {
+        self.target.as_ref().is_none_or(|target| target.catalog.port().commits_together())
     }
 
     /// Checks a job, finds its batch, and writes the files of the batch unless the table has it already. The batch has an

@@ -79,6 +79,18 @@ impl Error {
 }
 
 impl Error {
+    /// The error of ours that an error of the `iceberg` crate comes from.
+    pub fn behind(error: &iceberg::Error) -> Option<&Self> {
+        let mut source = std::error::Error::source(error);
+        while let Some(cause) = source {
+            if let Some(ours) = cause.downcast_ref() {
+                return Some(ours);
+            }
+            source = cause.source();
+        }
+        None
+    }
+
     /// Whether the catalog file or the arguments have to be corrected: the place does not exist, or we are not let in.
     pub fn is_configuration(&self) -> bool {
         match self {

@@ -167,6 +167,12 @@ impl Client {
         Ok(Self { http, commits, base, headers, auth, separator, facts, properties: properties.clone(), warehouse })
     }
 
+    /// Whether the server takes commits to several tables; one that names no endpoints is assumed to have the usual ones.
+    pub(crate) fn commits_together(&self) -> bool {
+        let endpoints = self.facts.endpoints.as_ref();
+        endpoints.is_none_or(|endpoints| endpoints.iter().any(|name| name.ends_with("/transactions/commit")))
+    }
+
     /// The URL of a path below `/v1` and the prefix; parts are encoded.
     pub(crate) fn url(&self, parts: &[&str]) -> Result<Url, Error> {
         let mut url = self.base.clone();

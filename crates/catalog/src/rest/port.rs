@@ -11,9 +11,10 @@ use iceberg::table::Table;
 use iceberg_catalog_rest::{CommitTableRequest, CommitTableResponse};
 use reqwest::StatusCode;
 use reqwest::header::{HeaderName, HeaderValue};
+use serde::Serialize;
 use uuid::Uuid;
 
-use super::client::{Unanswered, pause};
+use super::client::{Answer, Unanswered, pause};
 use super::{Client, RestCatalog};
 use crate::{CommitOutcome, CommitPort, CommitRequest, Error};
 
@@ -56,28 +57,6 @@ impl RestPort {
             _ => Ok(Seen::Not),
         }
     }
-
-    /// The outcome of a request that was refused: the refusal, unless the table says otherwise.
-    async fn refused(
-        &self,
-        request: &CommitRequest,
-        reason: String,
-        definite: impl FnOnce(String) -> Result<CommitOutcome, Error>,
-    ) -> Result<CommitOutcome, Error> {
-        match self.look(request).await {
-            Ok(Seen::Landed(table)) => Ok(CommitOutcome::Committed(*table)),
-            Ok(Seen::Not) => definite(reason),
-            Ok(Seen::Gone) => Ok(CommitOutcome::Conflict { reason: format!("the table is gone ({reason})") }),
-            Ok(Seen::AsAsked) => {
-                let reason = format!("{reason}; the table is as asked, by this request or another");
-                Ok(CommitOutcome::Unknown { reason, source: None })
-            }
-            Err(error) => {
-                let reason = format!("{reason}; and the table cannot be loaded to see");
-                Ok(CommitOutcome::Unknown { reason, source: Some(Box::new(error)) })
-            }
-        }
-    }
 }
 
 /// Whether the table has the request's snapshots; `None` when it adds none.
@@ -108,71 +87,179 @@ fn is_as_asked(request: &CommitRequest, table: &Table) -> bool {
     })
 }
 
-#[async_trait]
-impl CommitPort for RestPort {
-    async fn commit(&self, request: &CommitRequest) -> Result<CommitOutcome, Error> {
-        let base = &request.base;
-        let ident = base.identifier();
-        let url = self.client().table_url(ident)?;
-        let message = CommitTableRequest {
-            identifier: Some(ident.clone()),
-            requirements: request.requirements.clone(),
-            updates: request.updates.clone(),
-        };
-        let action = format!("commit to table {ident}");
-        let body = serde_json::to_vec(&message)
-            .map_err(|error| Error::Answer { action: action.clone(), reason: error.to_string() })?;
+/// What an answer says of a request, before the tables are looked at.
+enum Said {
+    /// Done.
+    Success(Answer),
+    /// Whether it was done has to be found out.
+    Unknown { reason: String, source: Option<Error> },
+    /// It will not be done, if the tables agree: as a conflict, or as an error.
+    Refused { error: Error, conflict: bool },
+    /// It was not let in: what follows is authenticated anew.
+    Denied { error: Error },
+}
+
+impl RestPort {
+    /// Sends a message to commit.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot have arrived.
+    async fn send(&self, action: &str, url: &url::Url, message: &impl Serialize) -> Result<Said, Error> {
+        let body = serde_json::to_vec(message)
+            .map_err(|error| Error::Answer { action: action.to_owned(), reason: error.to_string() })?;
         let key = self.client().facts.idempotency.then(idempotency_key).flatten();
-        let unknown = |reason: String, source: Option<Error>| {
-            let source = source.map(|source| Box::new(source) as Box<dyn std::error::Error + Send + Sync>);
-            Ok(CommitOutcome::Unknown { reason, source })
-        };
-        let answer = match self.client().commit(&url, &body, key.as_slice()).await {
+        let answer = match self.client().commit(url, &body, key.as_slice()).await {
             Ok(answer) => answer,
             Err(Unanswered { error, unsent: true }) => return Err(error),
             Err(Unanswered { error, unsent: false }) => {
-                return unknown("the catalog did not answer".to_owned(), Some(error));
+                return Ok(Said::Unknown { reason: "the catalog did not answer".to_owned(), source: Some(error) });
             }
         };
-        let refusal = answer.refused(&action);
-        match answer.status {
-            status if status.is_success() => {
-                let read = answer.json::<CommitTableResponse>(&action);
-                match read.and_then(|answer| self.catalog.committed(ident, answer)) {
-                    Ok(table)
-                        if table.metadata().uuid() == base.metadata().uuid()
-                            && holds(request, &table) != Some(false) =>
-                    {
-                        Ok(CommitOutcome::Committed(table))
-                    }
-                    Ok(_) => {
-                        unknown("the catalog answered with a table that does not hold the commit".to_owned(), None)
-                    }
-                    Err(error) => unknown("the catalog's answer cannot be read".to_owned(), Some(error)),
-                }
-            }
-            StatusCode::CONFLICT => {
-                self.refused(request, refusal.to_string(), |reason| Ok(CommitOutcome::Conflict { reason })).await
-            }
+        if answer.status.is_success() {
+            return Ok(Said::Success(answer));
+        }
+        let error = answer.refused(action);
+        Ok(match answer.status {
+            StatusCode::CONFLICT => Said::Refused { error, conflict: true },
             StatusCode::UNAUTHORIZED => {
                 self.client().renew(&answer).await;
-                let denied = refusal.to_string();
-                self.refused(request, denied, |reason| Ok(CommitOutcome::Unknown { reason, source: None })).await
+                Said::Denied { error }
             }
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
                 if let Some(wait) = answer.retry_after() {
                     pause(wait).await;
                 }
-                unknown("the catalog is busy".to_owned(), Some(refusal))
+                Said::Unknown { reason: "the catalog is busy".to_owned(), source: Some(error) }
             }
             status if status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT => {
-                unknown("the catalog failed".to_owned(), Some(refusal))
+                Said::Unknown { reason: "the catalog failed".to_owned(), source: Some(error) }
             }
-            _ => {
-                let reason = refusal.to_string();
-                self.refused(request, reason, |_| Err(refusal)).await
+            _ => Said::Refused { error, conflict: false },
+        })
+    }
+
+    /// The outcome of an answer that is not one of success: what it says, unless the tables say otherwise.
+    async fn settle(&self, requests: &[CommitRequest], said: Said) -> Result<CommitOutcome<Vec<Table>>, Error> {
+        let (error, conflict, denied) = match said {
+            Said::Unknown { reason, source } => return Ok(unknown(reason, source)),
+            Said::Success(_) => return Ok(unknown("the catalog's answer was not looked at".to_owned(), None)),
+            Said::Refused { error, conflict } => (error, conflict, false),
+            Said::Denied { error } => (error, false, true),
+        };
+        let mut landed = Vec::new();
+        let mut gone = false;
+        for request in requests {
+            match self.look(request).await {
+                Ok(Seen::Landed(table)) => landed.push(*table),
+                Ok(Seen::Not) => {}
+                Ok(Seen::Gone) => gone = true,
+                Ok(Seen::AsAsked) => {
+                    let reason = format!("{error}; the table is as asked, by this request or another");
+                    return Ok(unknown(reason, None));
+                }
+                Err(failure) => {
+                    return Ok(unknown(format!("{error}; and the table cannot be loaded to see"), Some(failure)));
+                }
             }
         }
+        if landed.len() == requests.len() {
+            return Ok(CommitOutcome::Committed(landed));
+        }
+        if !landed.is_empty() {
+            return Ok(unknown(format!("{error}; and only some of the tables have the commit"), None));
+        }
+        match (denied, gone, conflict) {
+            (true, ..) => Ok(unknown(error.to_string(), None)),
+            (false, true, _) => Ok(CommitOutcome::Conflict { reason: format!("the table is gone ({error})") }),
+            (false, false, true) => Ok(CommitOutcome::Conflict { reason: error.to_string() }),
+            (false, false, false) => Err(error),
+        }
+    }
+}
+
+fn unknown<T>(reason: String, source: Option<Error>) -> CommitOutcome<T> {
+    let source = source.map(|source| Box::new(source) as Box<dyn std::error::Error + Send + Sync>);
+    CommitOutcome::Unknown { reason, source }
+}
+
+fn message(request: &CommitRequest) -> CommitTableRequest {
+    CommitTableRequest {
+        identifier: Some(request.base.identifier().clone()),
+        requirements: request.requirements.clone(),
+        updates: request.updates.clone(),
+    }
+}
+
+/// Commits to several tables, as the protocol has it.
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct CommitTransactionRequest {
+    table_changes: Vec<CommitTableRequest>,
+}
+
+#[async_trait]
+impl CommitPort for RestPort {
+    async fn commit(&self, request: &CommitRequest) -> Result<CommitOutcome, Error> {
+        let base = &request.base;
+        let ident = base.identifier();
+        let action = format!("commit to table {ident}");
+        let said = self.send(&action, &self.client().table_url(ident)?, &message(request)).await?;
+        let Said::Success(answer) = said else {
+            return Ok(match self.settle(std::slice::from_ref(request), said).await? {
+                CommitOutcome::Committed(mut tables) => match tables.pop() {
+                    Some(table) => CommitOutcome::Committed(table),
+                    None => unknown("no table was committed".to_owned(), None),
+                },
+                CommitOutcome::Conflict { reason } => CommitOutcome::Conflict { reason },
+                CommitOutcome::Unknown { reason, source } => CommitOutcome::Unknown { reason, source },
+            });
+        };
+        let read = answer.json::<CommitTableResponse>(&action);
+        Ok(match read.and_then(|answer| self.catalog.committed(ident, answer)) {
+            Ok(table) if table.metadata().uuid() == base.metadata().uuid() && holds(request, &table) != Some(false) => {
+                CommitOutcome::Committed(table)
+            }
+            Ok(_) => unknown("the catalog answered with a table that does not hold the commit".to_owned(), None),
+            Err(error) => unknown("the catalog's answer cannot be read".to_owned(), Some(error)),
+        })
+    }
+
+    fn commits_together(&self) -> bool {
+        self.client().commits_together()
+    }
+
+    async fn commit_together(&self, requests: &[CommitRequest]) -> Result<CommitOutcome<Vec<Table>>, Error> {
+        let tables = || requests.iter().map(|request| request.base.identifier().to_string()).collect::<Vec<_>>();
+        if !self.client().commits_together() {
+            return Err(Error::NotTogether { tables: tables() });
+        }
+        let action = format!("commit to tables {}", tables().join(", "));
+        let message = CommitTransactionRequest { table_changes: requests.iter().map(message).collect() };
+        let said = self.send(&action, &self.client().url(&["transactions", "commit"])?, &message).await?;
+        if let Said::Refused { error: Error::Refused { status: 404 | 405 | 501, exception, .. }, .. } = &said
+            && exception.as_ref().is_none_or(|exception| !exception.contains("NoSuch"))
+        {
+            return Err(Error::NotTogether { tables: tables() });
+        }
+        if !matches!(said, Said::Success(_)) {
+            return self.settle(requests, said).await;
+        }
+        // The answer is empty: only the tables tell.
+        let mut committed = Vec::new();
+        for request in requests {
+            match self.look(request).await {
+                Ok(Seen::Landed(table)) => committed.push(*table),
+                Ok(_) => {
+                    return Ok(unknown(
+                        "the catalog said committed, and a table does not hold the commit".to_owned(),
+                        None,
+                    ));
+                }
+                Err(error) => return Ok(unknown("a table cannot be loaded after the commit".to_owned(), Some(error))),
+            }
+        }
+        Ok(CommitOutcome::Committed(committed))
     }
 }
 

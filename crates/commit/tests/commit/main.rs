@@ -15,5 +15,6 @@ mod model;
 mod overwriting;
 mod refusals;
 mod replacing;
+mod together;
 mod version_3;
 mod world;

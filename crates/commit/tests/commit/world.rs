@@ -121,6 +121,7 @@ pub(crate) struct World {
     pub(crate) catalog: OpenCatalog,
     committer: Committer,
     store: Store,
+    name: &'static str,
 }
 
 impl World {
@@ -144,7 +145,7 @@ impl World {
         let opened = OpenCatalog::open_with(&settings, folder.path(), Access::Create, made.store.clone()).await;
         let catalog = opened.unwrap();
         let committer = Committer::new(catalog.clone(), Arc::<FakeEnvironment>::clone(&environment));
-        let world = Self { folder, environment, catalog, committer, store: made.store };
+        let world = Self { folder, environment, catalog, committer, store: made.store, name: "cities" };
         let id = world.environment.uuid();
         world.catalog.create(&world.table(), &definition(made.partitioned, made.properties), id).await.unwrap();
         world
@@ -160,6 +161,14 @@ impl World {
         let world = Self { environment, ..self.clone() }.seen_through(self.catalog.clone());
         let id = world.environment.uuid();
         world.catalog.create(&world.table(), &definition(partitioned, properties), id).await.unwrap();
+        world
+    }
+
+    /// A second table in the same catalog, as another world.
+    pub(crate) async fn beside(&self, name: &'static str) -> Self {
+        let world = Self { name, ..self.clone() };
+        let id = world.environment.uuid();
+        world.catalog.create(&world.table(), &definition(false, Vec::new()), id).await.unwrap();
         world
     }
 
@@ -190,7 +199,7 @@ impl World {
     }
 
     pub(crate) fn table(&self) -> TableIdent {
-        TableIdent::from_strs(["places", "cities"]).unwrap()
+        TableIdent::from_strs(["places", self.name]).unwrap()
     }
 
     pub(crate) fn committer(&self) -> Committer {
