@@ -27,6 +27,9 @@ import traceback
 import jsonschema
 import pyarrow as pa
 import pyarrow.parquet as pq
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.conversions import from_bytes
@@ -890,6 +893,16 @@ def schema_errors(schema, toml):
     with open(toml, "rb") as file:
         value = tomllib.load(file)
     return [f"{error.json_path}: {error.message}" for error in jsonschema.Draft202012Validator(schema).iter_errors(value)]
+
+
+def aws_signature(method, url, headers, body, key, secret, region, service):
+    """The signature (version 4) of a request, over the headers that it says are signed, at the time it gives."""
+    held = {name.lower(): value for name, value in headers}
+    names = re.search(r"SignedHeaders=([^,]+)", held["authorization"]).group(1).split(";")
+    request = AWSRequest(method=method, url=url, data=body.encode(), headers={name: held[name] for name in names})
+    request.context["timestamp"] = held["x-amz-date"]
+    auth = SigV4Auth(Credentials(key, secret), service, region)
+    return auth.signature(auth.string_to_sign(request, auth.canonical_request(request)), request)
 
 
 def batch_id(text):

@@ -35,6 +35,7 @@ mod proxy;
 mod run;
 mod servers;
 mod state;
+mod tls;
 
 pub use catalog_file::CatalogFile;
 pub use data::data;
@@ -46,3 +47,4 @@ pub use run::{Exit, Run, Running, pause};
 pub use serde_json::{Value, json};
 pub use servers::{Postgres, SeaweedFs};
 pub use state::State;
+pub use tls::Tls;

@@ -30,3 +30,4 @@ mod select;
 mod sources;
 mod together;
 mod types;
+mod wire;

@@ -4,6 +4,11 @@
 //! What the properties do not say, the environment does: `AWS_*`, `GOOGLE_*` and `AZURE_*` variables, web identities, and
 //! the credentials of the container or machine.
 
+#![cfg_attr(
+    not(any(feature = "aws", feature = "gcp", feature = "azure")),
+    expect(dead_code, unused_variables, reason = "there are no remote stores")
+)]
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,10 +54,6 @@ impl Remote {
     }
 }
 
-#[cfg_attr(
-    not(any(feature = "aws", feature = "gcp", feature = "azure")),
-    expect(dead_code, reason = "no remote stores")
-)]
 struct Reach<'a> {
     properties: &'a Properties,
     roots: &'a [Certificate],
@@ -60,15 +61,12 @@ struct Reach<'a> {
     grant: Option<&'a Arc<Grant>>,
 }
 
-#[cfg_attr(
-    not(any(feature = "aws", feature = "gcp", feature = "azure")),
-    expect(dead_code, reason = "no remote stores")
-)]
 impl Reach<'_> {
     fn get(&self, name: &str) -> Option<&str> {
         self.properties.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
+    #[cfg(any(feature = "aws", feature = "gcp"))]
     fn is_true(&self, name: &str) -> bool {
         self.get(name).is_some_and(|value| value.eq_ignore_ascii_case("true"))
     }

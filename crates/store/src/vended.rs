@@ -1,5 +1,10 @@
 //! Credentials that a catalog hands out for part of a store, and takes back after a while.
 
+#![cfg_attr(
+    not(any(feature = "aws", feature = "gcp", feature = "azure")),
+    expect(dead_code, reason = "there are no remote stores")
+)]
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
