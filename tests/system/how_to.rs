@@ -76,6 +76,7 @@ fn followed(title: &str) -> Lake {
     &["1|sent", "2|paid", "3|new"]
 )]
 #[case::folder("Follow a folder that files are added to", "sensors.readings", &["sensor"], &["1", "2", "3"])]
+#[case::together("Feed several tables from one input", "net.coarse", &["station"], &["1", "2"])]
 #[case::branch("Write, audit, publish", "wap.readings", &["id", "value"], &["1|0.5", "2|0.25", "3|0.75"])]
 #[case::rollback("Go back after a mistake", "geo.points", &["id", "value"], &["1|0.5"])]
 fn a_section_does_what_it_says(

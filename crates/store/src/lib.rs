@@ -36,6 +36,8 @@
 //! `gcp` and `azure`. Files on the local disk survive the death of the process; like `object_store`
 //! itself this crate does not call `fsync`, so what survives a power cut is up to the file system.
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod error;
 mod iceberg_storage;
 mod location;
