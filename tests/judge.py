@@ -25,6 +25,7 @@ import tomllib
 import traceback
 
 import jsonschema
+import psycopg2
 import pyarrow as pa
 import pyarrow.parquet as pq
 from botocore.auth import SigV4Auth
@@ -883,6 +884,18 @@ def wkb_of(path, column):
     """The sums of the coordinates in a Parquet file of WKB points, read with nothing but struct."""
     points = [struct.unpack("<BIdd", v)[2:] for v in pq.read_table(path, columns=[column])[column].to_pylist()]
     return [len(points), math.fsum(p[0] for p in points), math.fsum(p[1] for p in points)]
+
+
+def do_sql(uri, statement):
+    """Runs a statement in a PostgreSQL database; its rows, if it has any."""
+    connection = psycopg2.connect(uri)
+    connection.autocommit = True
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(statement)
+            return _plain(cursor.fetchall()) if cursor.description else []
+    finally:
+        connection.close()
 
 
 def schema_errors(schema, toml):

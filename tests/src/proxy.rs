@@ -258,6 +258,16 @@ impl Server {
         Ok(Answer { status, headers, body })
     }
 
+    /// Delivers a request after a while, whatever its client has been told meanwhile.
+    pub fn forward_later(&self, request: &Request, delay: Duration) {
+        let server = Self { address: self.address, delivered: Mutex::default() };
+        let request = request.clone();
+        thread::spawn(move || {
+            crate::pause(delay);
+            drop(server.forward(&request));
+        });
+    }
+
     /// Does what a fault does.
     pub fn fault(&self, request: &Request, side: Side, fault: Fault) -> Reply {
         let before = match fault {

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use hexfloe_tests::{
-    Backend, CatalogFile, Exit, Fault, Lake, POINTS, Proxy, Reply, Request, Rule, SeaweedFs, Server, Side, Value, json,
-    judge,
+    Answer, Backend, CatalogFile, Exit, Fault, Lake, POINTS, Proxy, Reply, Request, Rule, SeaweedFs, Server, Side,
+    Value, json, judge, pause,
 };
 use rstest::rstest;
 
@@ -282,5 +282,37 @@ fn a_new_table_whose_creation_is_not_answered_is_made_once() {
     let counted = lake.ask("count", json!({ "table": TABLE, "key": "id" }));
     assert_eq!(counted, json!({ "rows": 2, "distinct": 2 }));
     assert_eq!(lake.state().tables.as_array().unwrap().len(), 1);
+    lake.nothing_wrong("unsound", json!({ "table": TABLE }));
+}
+
+/// Something on the way refuses a commit that goes on behind it: what it brings has to be readable.
+#[rstest]
+#[case::a_refusal(400, &[])]
+#[case::a_denial(403, &[])]
+#[case::a_redirect(302, &[])]
+#[case::not_found(404, &[])]
+#[case::a_conflict_without_another_try(409, &["--set", "table.properties={\"commit.retry.num-retries\" = \"0\"}"])]
+fn a_commit_that_lands_after_it_was_refused_keeps_its_files(#[case] status: u16, #[case] set: &[&str]) {
+    let lake = Lake::on(Backend::RestS3).and_points(THERE);
+    let ingest = |more: &[&str]| lake.ingest(&[&["job.toml"], set, more].concat());
+    ingest(&[]).committed();
+    let proxy = Proxy::before(&SeaweedFs::shared().rest_address());
+    lake.write_catalog(&through(&proxy, lake.catalog(), 5_000));
+    lake.write("points.csv", FRESH);
+    let refuse = Rule::new(Request::is_commit, move |request, server| {
+        server.forward_later(request, std::time::Duration::from_millis(1_500));
+        Reply::Answer(Answer::error(status))
+    });
+    proxy.add(refuse.only(1..=1));
+    let run = ingest(&[]);
+    println!("{status}: exit {:?}", run.code);
+    pause(std::time::Duration::from_millis(2_500));
+    proxy.behave();
+    lake.nothing_wrong("unsound", json!({ "table": TABLE }));
+    ingest(&[]).ends(Exit::Done);
+    for engine in ["pyiceberg", "duckdb"] {
+        let counted = lake.ask("count", json!({ "table": TABLE, "key": "id", "engine": engine }));
+        assert_eq!(counted, json!({ "rows": 5, "distinct": 5 }), "{engine}");
+    }
     lake.nothing_wrong("unsound", json!({ "table": TABLE }));
 }

@@ -1,8 +1,8 @@
 //! What is particular to a catalog in PostgreSQL: its tables are PyIceberg's, its address holds a password, and it can be killed alone.
 
-use hexfloe_tests::{Backend, Exit, Lake, Postgres, SeaweedFs, json};
+use hexfloe_tests::{Backend, Exit, Lake, Postgres, SeaweedFs, json, judge};
 
-use crate::rest::{fifty_batches_while, holds_batches, points};
+use crate::rest::{TABLE, fifty_batches_while, holds_batches, points};
 
 #[test]
 fn a_database_killed_and_started_again_loses_none_of_fifty_batches() {
@@ -60,4 +60,62 @@ fn a_password_that_is_written_out_is_refused_with_its_line() {
     lake.write_catalog(&lake.catalog().clone().with("uri", &uri));
     let run = lake.ingest(&["job.toml"]).refuses(Exit::Usage, &["catalog.toml", "line", "uri"]);
     assert!(!run.stderr.contains("written-out-9d2f"), "{}", run.stderr);
+}
+
+/// The first schema of the path is where missing tables would be made; the catalog's may be in another one.
+#[test]
+fn the_tables_are_found_in_any_schema_of_the_path_and_made_in_none() {
+    let postgres = Postgres::shared();
+    let lake = Lake::on(Backend::PostgresS3).and_points(&points(0));
+    lake.ingest(&["job.toml"]).committed();
+    let uri = lake.catalog().get("uri").unwrap().replace("${PGPASSWORD}", &postgres.password());
+    let database = uri.rsplit('/').next().unwrap().to_owned();
+    let sql = |statement: &str| judge("do_sql", json!({ "uri": uri, "statement": statement }));
+    sql("CREATE SCHEMA other");
+    sql(&format!("ALTER DATABASE \"{database}\" SET search_path = other, public"));
+    assert_eq!(
+        lake.hexfloe(&["batches", TABLE, "--json"]).ends(Exit::Done).report()["batches"].as_array().unwrap().len(),
+        1
+    );
+    assert_eq!(lake.ingest(&["job.toml"]).ends(Exit::Done).report()["status"], "skipped");
+    let schemas = sql("SELECT table_schema::text FROM information_schema.tables WHERE table_name = 'iceberg_tables'");
+    assert_eq!(schemas, json!([["public"]]));
+}
+
+#[test]
+fn a_lock_that_is_held_is_not_waited_for_without_end() {
+    let postgres = Postgres::shared();
+    let lake = Lake::on(Backend::PostgresS3).and_points(&points(0));
+    lake.ingest(&["job.toml"]).committed();
+    let uri = lake.catalog().get("uri").unwrap().replace("${PGPASSWORD}", &postgres.password());
+    // Longer than anybody waits here.
+    let hold = "BEGIN; LOCK TABLE iceberg_tables IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(600); COMMIT";
+    std::thread::scope(|scope| {
+        let holding = scope.spawn(|| judge("do_sql", json!({ "uri": uri, "statement": hold })));
+        let waiting = "SELECT count(*)::int FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND granted \
+                       AND relation = 'iceberg_tables'::regclass";
+        while judge("do_sql", json!({ "uri": uri, "statement": waiting })) != json!([[1]]) {
+            hexfloe_tests::pause(std::time::Duration::from_millis(50));
+        }
+        lake.hexfloe(&["batches", TABLE]).ends(Exit::Unavailable);
+        assert!(!holding.is_finished(), "it waited for the lock to be given back");
+        let end = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND granted \
+                   AND relation = 'iceberg_tables'::regclass";
+        judge("do_sql", json!({ "uri": uri, "statement": end }));
+        // It was cut off, and says so.
+        drop(holding.join());
+    });
+    lake.ingest(&["job.toml"]).ends(Exit::Done);
+}
+
+#[test]
+fn who_may_not_write_the_catalog_is_told_so() {
+    let postgres = Postgres::shared();
+    let lake = Lake::on(Backend::PostgresS3).and_points(&points(0));
+    lake.ingest(&["job.toml"]).committed();
+    let uri = lake.catalog().get("uri").unwrap().replace("${PGPASSWORD}", &postgres.password());
+    let database = uri.rsplit('/').next().unwrap();
+    let only_read = format!("ALTER DATABASE \"{database}\" SET default_transaction_read_only = on");
+    judge("do_sql", json!({ "uri": uri, "statement": only_read }));
+    lake.ingest(&["job.toml", "--force"]).refuses(Exit::Usage, &["error:", "read-only transaction"]);
 }

@@ -92,7 +92,7 @@ fn a_redirect_is_not_followed_with_a_commit() {
         answer.headers.push(("location".to_owned(), elsewhere.clone()));
         Reply::Answer(answer)
     }));
-    lake.ingest(&["job.toml"]).ends(Exit::Unexpected);
+    lake.ingest(&["job.toml"]).ends(Exit::Unknown);
     assert!(!proxy.log().iter().any(|exchange| exchange.request.path.contains("elsewhere")));
     proxy.behave();
     lake.ingest(&["job.toml"]).committed();

@@ -103,12 +103,26 @@ impl SelfTest<'_> {
         let catalog = self.open().await?;
         let scratch = format!("hexfloe_check_{}", self.id.simple());
         let namespace = self.namespace.clone().unwrap_or_else(|| NamespaceIdent::new(scratch.clone()));
+        if self.namespace.is_some() {
+            let failed = |error| {
+                Error::table("look for the namespace of", &format!("{}.*", namespace.as_ref().join(".")), error)
+            };
+            if !catalog.catalog().namespace_exists(&namespace).await.map_err(failed)? {
+                return Err(Error::Settings(format!("there is no namespace {}", namespace.as_ref().join("."))));
+            }
+        }
         let table = TableIdent::new(namespace, scratch);
         let mut running = Running { test: self, catalog, table, findings: Vec::new() };
         running.note_server();
         let checked = running.check().await;
         let cleaned = running.clean().await;
-        checked?;
+        if let Err(error) = checked {
+            let table = running.table.to_string();
+            return Err(match cleaned {
+                Ok(()) => error,
+                Err(_) => Error::Left { table, source: Box::new(error) },
+            });
+        }
         match cleaned {
             Ok(()) => running.add("clean up", Verdict::Held, "nothing is left of this test".to_owned()),
             Err(error) => running.add("clean up", Verdict::Noted, format!("something is left of this test: {error}")),
@@ -175,7 +189,8 @@ impl Running<'_> {
         let created = self.catalog.create(&self.table, &definition, self.test.id).await?;
         let version = created.table.metadata().format_version();
         let location = created.table.metadata().location().to_owned();
-        self.hold("create a table", created.ours, format!("format version {}, at {location}", version as u8));
+        let elsewhere = if created.ours { "" } else { ", which is not where it was asked to be" };
+        self.hold("create a table", true, format!("format version {}, at {location}{elsewhere}", version as u8));
         let again = Uuid::from_u128(self.test.id.as_u128().wrapping_add(1));
         let second = self.catalog.create(&self.table, &definition, again).await?;
         let same = second.table.metadata().uuid() == created.table.metadata().uuid();
@@ -351,8 +366,17 @@ impl Running<'_> {
     }
 
     async fn clean(&self) -> Result<(), Error> {
-        let Some(table) = self.catalog.load(&self.table).await? else { return Ok(()) };
         let failed = |error| Error::table("drop", &self.table, error);
+        let Some(table) = self.catalog.load(&self.table).await? else {
+            // A test that got no further than its namespace.
+            let namespace = self.table.namespace();
+            if self.test.namespace.is_none()
+                && self.catalog.catalog().namespace_exists(namespace).await.map_err(failed)?
+            {
+                self.catalog.catalog().drop_namespace(namespace).await.map_err(failed)?;
+            }
+            return Ok(());
+        };
         self.catalog.catalog().drop_table(&self.table).await.map_err(failed)?;
         // Its own place, named after this test.
         let location = Location::parse(table.metadata().location())?;

@@ -60,6 +60,14 @@ pub enum Error {
     /// A table's metadata cannot be built from its definition.
     #[error("the table's definition is not valid")]
     Definition(#[source] Box<iceberg::Error>),
+    /// A self-test failed, and what it had made could not be taken away.
+    #[error("{source}; table {table} of the test may be left in the catalog")]
+    Left {
+        /// The table, in a namespace of the test unless one was given.
+        table: String,
+        /// Why the test failed.
+        source: Box<Error>,
+    },
     /// The catalog cannot change several tables in one commit.
     #[error("the catalog cannot commit to several tables at once ({}); commit to one after the other", .tables.join(", "))]
     NotTogether {
@@ -140,6 +148,9 @@ impl Error {
             Self::Refused { .. } | Self::Answer { .. } => ErrorKind::Unexpected,
             Self::Store(error) if error.is_configuration() => ErrorKind::Configuration,
             Self::Open { source, .. } if is_refused(source.as_ref()) => ErrorKind::Configuration,
+            Self::Database { source, .. } if is_refused(source) => ErrorKind::Configuration,
+            Self::Table { source, .. } if is_refused(source.as_ref()) => ErrorKind::Configuration,
+            Self::Left { source, .. } => source.kind(),
             Self::Open { .. } | Self::Busy { .. } | Self::Database { .. } | Self::Store(_) => ErrorKind::Unavailable,
             Self::Unreachable { .. } => ErrorKind::Unavailable,
             Self::Table { source, .. } => match inner(source) {
@@ -154,13 +165,20 @@ impl Error {
     }
 }
 
-/// Whether a database refuses who we are, or has no such database: PostgreSQL's classes 28 and 3D.
+/// Whether a database refuses who we are or what we want, or there is none of the name: PostgreSQL's classes 28 and 3D,
+/// `insufficient_privilege` and `read_only_sql_transaction`.
 fn is_refused(error: &(dyn std::error::Error + 'static)) -> bool {
-    let code = match error.downcast_ref() {
-        Some(sqlx::Error::Database(error)) => error.code(),
-        _ => None,
-    };
-    code.is_some_and(|code| code.len() == 5 && (code.starts_with("28") || code.starts_with("3D")))
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(sqlx::Error::Database(database)) = error.downcast_ref()
+            && let Some(code) = database.code()
+        {
+            let known = code.starts_with("28") || code.starts_with("3D") || code == "42501" || code == "25006";
+            return code.len() == 5 && known;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 /// An error of ours that went through the `iceberg` crate.

@@ -217,10 +217,15 @@ impl OpenCatalog {
                 Err(_) => None,
             },
         };
+        let existed = self.load(table).await?;
+        if let Some(table) = existed {
+            return Ok(Created { table, ours: false });
+        }
         let creation = definition.creation(table, place.clone().unwrap_or_default());
         let answer = catalog.create(table.namespace(), creation, place.clone()).await;
         let loaded = self.load(table).await?;
         let ours = |loaded: &Table| match (&place, &answer) {
+            // Some servers answer a second creation with the table that is there, so the place is what tells.
             (Some(place), _) => loaded.metadata().location().trim_end_matches('/') == place,
             (None, Ok(answer)) => answer.metadata().uuid() == loaded.metadata().uuid(),
             (None, Err(_)) => false,

@@ -65,6 +65,13 @@ pub trait CommitPort: Debug + Send + Sync {
     /// Only when nothing was applied and nothing will be, for a reason other than a conflict.
     async fn commit(&self, request: &CommitRequest) -> Result<CommitOutcome, Error>;
 
+    /// Whether a conflict or an `Err` is this port's own certainty, and not only a server's word, which something on the way
+    /// may have given in its place while the request goes on. Where it is not, nothing that a request names is removed until
+    /// the table has moved on from its base: then the request cannot be applied any more.
+    fn is_certain(&self) -> bool {
+        true
+    }
+
     /// Whether [`CommitPort::commit_together`] can be expected to work.
     fn commits_together(&self) -> bool {
         false

@@ -94,7 +94,8 @@ impl CatalogSettings {
             let written = match value.get_ref() {
                 DeValue::String(text) => text.clone().into_owned(),
                 DeValue::Boolean(value) => value.to_string(),
-                DeValue::Integer(value) => value.as_str().to_owned(),
+                DeValue::Integer(value) if value.radix() == 10 => value.as_str().to_owned(),
+                DeValue::Integer(_) => return Err(refuse(format!("{name}: write the number in decimal"))),
                 other => return Err(refuse(format!("{name} is {}, and has to be text", other.type_str()))),
             };
             let expanded = expand(&written, environment).map_err(|reason| refuse(format!("{name}: {reason}")))?;
@@ -112,8 +113,8 @@ impl CatalogSettings {
                     _ => expanded.secrets.iter().for_each(|secret| secrets::remember(secret)),
                 }
             }
-            if name == "uri" {
-                refuse_written_password(&written).map_err(refuse)?;
+            if ["uri", "oauth2-server-uri", "s3.proxy-uri", "s3.endpoint"].contains(&name.as_str()) {
+                refuse_written_password(&name, &written).map_err(refuse)?;
                 if let Some(password) = password(&expanded.text).map(|range| &expanded.text[range]) {
                     secrets::remember(password);
                     let decoded = url::form_urlencoded::parse(format!("p={}", password.replace('+', "%2B")).as_bytes())
@@ -290,19 +291,25 @@ fn expand(written: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result
     Ok(expanded)
 }
 
-/// The place of the password in a URI.
+/// The place of the password in a URI: before the last `@` of what is not its query, or in the query.
 fn password(uri: &str) -> Option<std::ops::Range<usize>> {
     let start = uri.find("://")? + 3;
-    let authority = uri[start..].split('/').next().unwrap_or_default();
-    let (user, _) = authority.rsplit_once('@')?;
-    let colon = user.find(':')?;
-    Some(start + colon + 1..start + user.len())
+    let end = uri[start..].find('?').map_or(uri.len(), |query| start + query);
+    if let Some((user, _)) = uri[start..end].rsplit_once('@')
+        && let Some(colon) = user.find(':')
+    {
+        return Some(start + colon + 1..start + user.len());
+    }
+    let query = &uri[end..];
+    let place = query.find("?password=").or_else(|| query.find("&password="))? + "?password=".len();
+    let length = query[place..].find('&').unwrap_or(query.len() - place);
+    Some(end + place..end + place + length)
 }
 
-fn refuse_written_password(uri: &str) -> Result<(), String> {
+fn refuse_written_password(name: &str, uri: &str) -> Result<(), String> {
     match password(uri) {
         Some(range) if !uri[range.clone()].is_empty() && !uri[range.clone()].contains("${") => {
-            Err("the password in uri is a secret: write it as ${NAME}, and set NAME in the environment".to_owned())
+            Err(format!("the password in {name} is a secret: write it as ${{NAME}}, and set NAME in the environment"))
         }
         _ => Ok(()),
     }
@@ -480,6 +487,23 @@ mod tests {
         let settings = parse(&uri("${HUSH}")).unwrap();
         assert!(settings.uri.contains("hush-hush"));
         assert!(format!("{settings:?}").contains("postgresql://me:***@db/lake"));
+    }
+
+    #[rstest]
+    #[case("postgresql://db/lake?user=me&password=hunter2", "postgresql://db/lake?user=me&password=***")]
+    #[case("postgresql://me:hun/ter2@db/lake?sslmode=require", "postgresql://me:***@db/lake?sslmode=require")]
+    #[case("http://me:p@w@db:80/lake", "http://me:***@db:80/lake")]
+    fn passwords_are_found_wherever_they_are(#[case] uri: &str, #[case] shown: &str) {
+        assert_eq!(without_password(uri), shown);
+        assert!(refuse_written_password("uri", uri).is_err());
+        let settings = CatalogSettings { uri: uri.to_owned(), ..CatalogSettings::embedded() };
+        assert!(!format!("{settings:?}").contains("ter2"));
+    }
+
+    #[test]
+    fn a_number_is_decimal() {
+        let error = parse(&format!("{REST}rest.client.socket-timeout-ms = 0x10000")).unwrap_err().to_string();
+        assert!(error.contains("line 4: rest.client.socket-timeout-ms: write the number in decimal"), "{error}");
     }
 
     #[test]

@@ -101,7 +101,9 @@ impl SqlPort {
         let path = name_of(database);
         let failed = |source: Box<dyn std::error::Error + Send + Sync>| Error::Open { path: path.clone(), source };
         let (dialect, url) = match database {
-            Database::Postgres(url) => (Dialect::Postgres, url.clone()),
+            Database::Postgres(url) => {
+                (Dialect::Postgres, with_option(url, "lock_timeout", &busy_timeout.as_millis().to_string()))
+            }
             Database::Sqlite(file) => {
                 match (access, file.try_exists()) {
                     (_, Err(error)) => return Err(failed(Box::new(error))),
@@ -130,15 +132,32 @@ impl SqlPort {
                 Err(error) => return Err(failed(Box::new(error))),
             }
         };
-        let tables = match dialect {
-            Dialect::Sqlite => "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'iceberg_tables'",
+        let failed = |error: sqlx::Error| failed(Box::new(error));
+        let (exist, url, pool) = match dialect {
+            Dialect::Sqlite => {
+                let tables = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'iceberg_tables'";
+                let tables: i64 = sqlx::query_scalar(tables).fetch_one(&pool).await.map_err(failed)?;
+                (tables > 0, url, pool)
+            }
             Dialect::Postgres => {
-                "SELECT count(*) FROM information_schema.tables \
-                 WHERE table_name = 'iceberg_tables' AND table_schema = ANY (current_schemas(false))"
+                let schema = "SELECT table_schema::text FROM information_schema.tables \
+                     WHERE table_name = 'iceberg_tables' AND table_schema = ANY (current_schemas(false)) \
+                     ORDER BY array_position(current_schemas(false), table_schema::name) LIMIT 1";
+                let schema: Option<String> = sqlx::query_scalar(schema).fetch_optional(&pool).await.map_err(failed)?;
+                match schema {
+                    // Whoever makes tables that are missing looks in the first schema of the path only.
+                    Some(schema) => {
+                        let quoted = format!("\"{}\"", schema.replace('"', "\"\""));
+                        let url = with_option(&url, "search_path", &quoted);
+                        pool.close().await;
+                        let pool = connect(&url, dialect, access, busy_timeout).await.map_err(failed)?;
+                        (true, url, pool)
+                    }
+                    None => (false, url, pool),
+                }
             }
         };
-        let tables: i64 = sqlx::query_scalar(tables).fetch_one(&pool).await.map_err(|error| failed(Box::new(error)))?;
-        if access == Access::Existing && tables == 0 {
+        if access == Access::Existing && !exist {
             return Err(Error::NoCatalog { path });
         }
         let pointers = Pointers { catalog: catalog.to_owned(), pool, dialect, store, busy_timeout };
@@ -155,8 +174,26 @@ impl SqlPort {
 pub(crate) fn name_of(database: &Database) -> String {
     match database {
         Database::Sqlite(file) => file.display().to_string(),
-        Database::Postgres(url) => url.rsplit_once('@').map_or(url.as_str(), |(_, place)| place).to_owned(),
+        Database::Postgres(url) => match url::Url::parse(url) {
+            Ok(url) => format!("{}{}", url.host_str().unwrap_or_default(), {
+                let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+                format!("{port}{}", url.path())
+            }),
+            Err(_) => "the PostgreSQL server".to_owned(),
+        },
     }
+}
+
+/// A PostgreSQL URL whose connections have a setting, unless the URL has it already.
+fn with_option(url: &str, name: &str, value: &str) -> String {
+    let Ok(mut parsed) = url::Url::parse(url) else { return url.to_owned() };
+    // Spaces and backslashes separate and escape in this place.
+    let value = value.replace('\\', "\\\\").replace(' ', "\\ ");
+    let said = parsed.query_pairs().any(|(key, said)| key == "options" && said.contains(&format!("{name}=")));
+    if !said {
+        parsed.query_pairs_mut().append_pair("options", &format!("-c {name}={value}"));
+    }
+    parsed.into()
 }
 
 fn sqlite_url(file: &Path) -> String {

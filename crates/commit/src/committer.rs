@@ -73,12 +73,39 @@ pub(crate) struct Sent {
     replaced_rows: u64,
     /// What became of each batch if it landed: those that were there already are in no request.
     settled: Vec<Settled>,
+    /// What it is conditioned on.
+    base: SentOn,
     /// Metadata files, and files written for rows that stay, of this attempt alone.
     pub(crate) files: Vec<String>,
     pub(crate) answer: Answer,
 }
 
+/// The head of the branch that a request was decided on.
+struct SentOn {
+    branch: String,
+    snapshot_id: Option<i64>,
+}
+
+impl SentOn {
+    fn of(table: &Table, branch: &str) -> Self {
+        let mut this = Self { branch: branch.to_owned(), snapshot_id: None };
+        this.snapshot_id = this.head_in(table);
+        this
+    }
+
+    fn head_in(&self, table: &Table) -> Option<i64> {
+        table.metadata().snapshot_for_ref(&self.branch).map(|snapshot| snapshot.snapshot_id())
+    }
+}
+
 impl Sent {
+    /// After a later request of ours has landed: one that was denied is conditioned on a head that is gone.
+    pub(crate) fn superseded(&mut self) {
+        if self.answer == Answer::Denied {
+            self.answer = Answer::Refuted;
+        }
+    }
+
     /// Whether the table holds this request's snapshot. An id alone could be another writer's.
     pub(crate) fn is_in(&self, table: &Table) -> bool {
         let snapshot = table.metadata().snapshot_by_id(self.snapshot_id);
@@ -103,9 +130,9 @@ pub(crate) enum Answer {
     /// It may be applied, now or later. Nothing it names is ever removed.
     Open,
     /// The catalog says it was not applied. The table has not been looked at since: a catalog that got the request
-    /// twice says so too.
+    /// twice says so too. Or it was, and the request may still be applied.
     Denied,
-    /// Denied, and a table loaded afterwards does not hold it.
+    /// Denied, and a table loaded afterwards does not hold it, nor will one.
     Refuted,
 }
 
@@ -153,6 +180,11 @@ impl Committer {
 
     pub(crate) fn environment(&self) -> &SharedEnvironment {
         &self.environment
+    }
+
+    /// Whether what the port denies is certain.
+    pub(crate) fn is_certain(&self) -> bool {
+        self.catalog.port().is_certain()
     }
 
     pub(crate) fn ledger_bounds(&self) -> LedgerBounds {
@@ -321,7 +353,7 @@ impl Committer {
                 Ok(table) => {
                     properties.clone_from(table.metadata().properties());
                     let base = table.metadata_location().map(str::to_owned);
-                    match look(&table, sent) {
+                    match look(&table, sent, self.is_certain()) {
                         Some(landed) => landed,
                         None => match self.attempt(group, table, sent).await {
                             Err(error) if is_about_files(&error) && self.moved_on(group, base.as_deref()).await => {
@@ -351,7 +383,7 @@ impl Committer {
             };
             let Some(wait) = wait else {
                 // One last look: the answer to the last request may not have been the whole truth.
-                return match self.load(group).await.map(|table| look(&table, sent)) {
+                return match self.load(group).await.map(|table| look(&table, sent, self.is_certain())) {
                     Ok(Some(Attempt::Settled(settled))) => Ok((settled, attempts, waited)),
                     Err(error) if matches!(given_up, Error::Exhausted { .. }) => Err(unknown(group, error)),
                     _ => Err(given_up),
@@ -384,7 +416,10 @@ impl Committer {
             Decision::Send(send) => *send,
         };
         let outcome = match self.catalog.port().commit(&request).await {
-            Ok(CommitOutcome::Committed(table)) if this.is_in(&table) => this.landed(),
+            Ok(CommitOutcome::Committed(table)) if this.is_in(&table) => {
+                sent.iter_mut().for_each(Sent::superseded);
+                this.landed()
+            }
             Ok(CommitOutcome::Committed(_)) => Attempt::not_in_the_table(),
             Ok(CommitOutcome::Conflict { reason }) => {
                 this.answer = Answer::Denied;
@@ -470,12 +505,14 @@ impl Committer {
             }
         };
         // From here on the files of this attempt belong to a request that may be anywhere.
+        let sent_on = SentOn::of(&base.table, &group.first.branch);
         let request = CommitRequest { base: base.table, requirements: draft.requirements, updates: draft.updates };
         let committed = Settled::Committed { snapshot_id: draft.snapshot_id, replaced_rows: plan.replaced_rows };
         let this = Sent {
             snapshot_id: draft.snapshot_id,
             manifest_list: draft.manifest_list,
             replaced_rows: plan.replaced_rows,
+            base: sent_on,
             settled: settled.into_iter().map(|settled| settled.unwrap_or(committed)).collect(),
             files: written,
             answer: Answer::Open,
@@ -703,9 +740,12 @@ pub(crate) fn unknown(group: Group<'_>, error: Error) -> Error {
 }
 
 /// The request that a table, loaded after all of them were answered, shows to have landed.
-pub(crate) fn look(table: &Table, sent: &mut [Sent]) -> Option<Attempt> {
+pub(crate) fn look(table: &Table, sent: &mut [Sent], certain: bool) -> Option<Attempt> {
     for denied in sent.iter_mut().filter(|sent| sent.answer == Answer::Denied && !sent.is_in(table)) {
-        denied.answer = Answer::Refuted;
+        // A request whose base is still the head may yet be applied, if it was not the catalog that denied it.
+        if certain || denied.base.head_in(table) != denied.base.snapshot_id {
+            denied.answer = Answer::Refuted;
+        }
     }
     sent.iter().find(|sent| sent.is_in(table)).map(Sent::landed)
 }

@@ -144,7 +144,7 @@ impl Committer {
                 if number == 0 {
                     properties.clone_from(table.metadata().properties());
                 }
-                match look(&table, sent) {
+                match look(&table, sent, self.is_certain()) {
                     Some(landed) => Ok(Decision::Done(landed)),
                     None => self.decide(*group, table, sent).await,
                 }
@@ -196,7 +196,12 @@ impl Committer {
         let attempt = match outcome {
             Ok(CommitOutcome::Committed(tables)) => {
                 let all = std::iter::zip(&tables, &sending).all(|(table, (_, this))| this.is_in(table));
-                if all { Attempt::Settled(Vec::new()) } else { Attempt::not_in_the_table() }
+                if all {
+                    sent.iter_mut().flatten().for_each(Sent::superseded);
+                    Attempt::Settled(Vec::new())
+                } else {
+                    Attempt::not_in_the_table()
+                }
             }
             Ok(CommitOutcome::Conflict { reason }) => Attempt::Conflict { reason },
             Ok(CommitOutcome::Unknown { reason, source }) => Attempt::Unknown { reason, source },
@@ -221,7 +226,7 @@ impl Committer {
         let mut all = Some(Vec::with_capacity(groups.len()));
         for (group, sent) in std::iter::zip(groups, sent) {
             let table = self.load(*group).await?;
-            match (look(&table, sent), &mut all) {
+            match (look(&table, sent, self.is_certain()), &mut all) {
                 (Some(Attempt::Settled(settled)), Some(all)) => all.push(settled),
                 _ => all = None,
             }

@@ -104,6 +104,7 @@ impl Store {
             match opened.granted.iter_mut().find(|granted| granted.grant.prefix() == grant.prefix()) {
                 Some(granted) => {
                     if granted.grant.reaches(&vended.properties) {
+                        granted.grant.replace_vendor(vendor);
                         granted.grant.replace(vended.properties);
                     } else {
                         *granted = Granted { grant: Arc::new(grant), stores: BTreeMap::new() };

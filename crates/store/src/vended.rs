@@ -27,6 +27,13 @@ pub struct VendedProperties {
     pub properties: Properties,
 }
 
+impl VendedProperties {
+    /// Whether what is vended for a prefix is good at a location.
+    pub fn reach(prefix: &str, location: &str) -> bool {
+        Location::parse(location).is_ok_and(|location| Prefix::parse(prefix).contains(&location))
+    }
+}
+
 impl fmt::Debug for VendedProperties {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.properties.keys().collect();
@@ -54,7 +61,8 @@ const UNSAID: Duration = Duration::from_secs(900);
 /// What was vended for one prefix, as it is now.
 pub(crate) struct Grant {
     prefix: Prefix,
-    vendor: Arc<dyn Vendor>,
+    /// Who is asked for more: the one who gave the last.
+    vendor: RwLock<Arc<dyn Vendor>>,
     current: RwLock<Current>,
     renewing: Mutex<()>,
 }
@@ -68,7 +76,12 @@ struct Current {
 impl Grant {
     pub(crate) fn new(vended: VendedProperties, vendor: Arc<dyn Vendor>) -> Self {
         let prefix = Prefix::parse(&vended.prefix);
-        Self { prefix, vendor, current: RwLock::new(Current::of(vended.properties)), renewing: Mutex::new(()) }
+        Self {
+            prefix,
+            vendor: RwLock::new(vendor),
+            current: RwLock::new(Current::of(vended.properties)),
+            renewing: Mutex::new(()),
+        }
     }
 
     pub(crate) fn prefix(&self) -> &Prefix {
@@ -83,6 +96,10 @@ impl Grant {
             properties.iter().map(|(name, value)| (name.clone(), (!secret(name)).then(|| value.clone()))).collect()
         };
         open(properties) == open(&self.properties())
+    }
+
+    pub(crate) fn replace_vendor(&self, vendor: &Arc<dyn Vendor>) {
+        *self.vendor.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(vendor);
     }
 
     pub(crate) fn replace(&self, properties: Properties) {
@@ -109,7 +126,8 @@ impl Grant {
         if !due(&current) {
             return Ok(current.properties);
         }
-        let vended = match self.vendor.vend().await {
+        let vendor = Arc::clone(&self.vendor.read().unwrap_or_else(PoisonError::into_inner));
+        let vended = match vendor.vend().await {
             Ok(vended) => vended,
             // They may still be good.
             Err(_) if !current.is_expired() => return Ok(current.properties),

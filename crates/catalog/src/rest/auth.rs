@@ -52,8 +52,28 @@ struct Token {
 #[derive(Deserialize)]
 struct TokenAnswer {
     access_token: String,
-    expires_in: Option<u64>,
+    /// Seconds, as a number; some servers write it as text.
+    expires_in: Option<serde_json::Value>,
 }
+
+impl TokenAnswer {
+    /// How long the token lives, if that can be understood.
+    fn life(&self) -> Option<Duration> {
+        let seconds = match self.expires_in.as_ref()? {
+            serde_json::Value::Number(number) => number.as_f64(),
+            serde_json::Value::String(text) => text.trim().parse().ok(),
+            _ => None,
+        };
+        let seconds = seconds.filter(|seconds| *seconds >= 0.0)?;
+        Some(Duration::from_secs_f64(seconds.min(LONGEST_LIFE)))
+    }
+}
+
+/// No token is taken to live longer than a day, in seconds.
+const LONGEST_LIFE: f64 = 86_400.0;
+
+/// How often a token is asked for while the server is away.
+const ASKED: u32 = 4;
 
 #[derive(Deserialize)]
 struct TokenRefusal {
@@ -88,12 +108,11 @@ impl Auth {
         for name in ["audience", "resource"] {
             form.extend(get(name).map(|value| (name, value.clone())));
         }
-        Ok(Self::OAuth2(Box::new(OAuth2 {
-            http: http.clone(),
-            endpoint: get("oauth2-server-uri").cloned().unwrap_or_else(own),
-            form,
-            token: Mutex::new(None),
-        })))
+        let endpoint = get("oauth2-server-uri").cloned().unwrap_or_else(own);
+        if url::Url::parse(&endpoint).is_err() {
+            return Err(Error::Settings("oauth2-server-uri is not a URL; write https://HOST/PATH".to_owned()));
+        }
+        Ok(Self::OAuth2(Box::new(OAuth2 { http: http.clone(), endpoint, form, token: Mutex::new(None) })))
     }
 
     /// Whether a request that was not let in may be let in when it is authenticated anew.
@@ -161,6 +180,19 @@ impl OAuth2 {
     }
 
     async fn fetch(&self) -> Result<Token, Error> {
+        let mut asked = 0;
+        loop {
+            asked += 1;
+            match self.ask().await {
+                Err(error) if error.kind() == crate::ErrorKind::Unavailable && asked < ASKED => {
+                    super::client::pause(Duration::from_millis(250 << asked)).await;
+                }
+                answered => return answered,
+            }
+        }
+    }
+
+    async fn ask(&self) -> Result<Token, Error> {
         let action = "get a token from the catalog".to_owned();
         let encoded = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(&self.form).finish();
         let request =
@@ -184,7 +216,7 @@ impl OAuth2 {
         let answer: TokenAnswer = serde_json::from_slice(&body)
             .map_err(|_| Error::Answer { action: action.clone(), reason: "it holds no access_token".to_owned() })?;
         // Renewed when a fifth of its life is left: what is sent then still arrives in time.
-        let renew_at = answer.expires_in.map(|seconds| asked + Duration::from_secs(seconds).mul_f64(0.8));
+        let renew_at = answer.life().map(|life| asked + life.mul_f64(0.8));
         Ok(Token { header: bearer(&answer.access_token)?, renew_at })
     }
 }
@@ -243,5 +275,26 @@ impl SigV4 {
         AwsAuthorizer::new(&credential, &self.service, &self.region).authorize(&mut request, None);
         *headers = request.headers().clone();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("3600", Some(3_600.0))]
+    #[case("\"3600\"", Some(3_600.0))]
+    #[case("3600.5", Some(3_600.5))]
+    #[case("18446744073709551615", Some(86_400.0))]
+    #[case("-1", None)]
+    #[case("null", None)]
+    #[case("\"soon\"", None)]
+    fn the_life_of_a_token_is_read_however_it_is_written(#[case] written: &str, #[case] seconds: Option<f64>) {
+        let text = format!("{{\"access_token\": \"t\", \"expires_in\": {written}}}");
+        let answer: TokenAnswer = serde_json::from_str(&text).unwrap();
+        assert_eq!(answer.life(), seconds.map(Duration::from_secs_f64));
     }
 }

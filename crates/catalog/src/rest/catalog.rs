@@ -56,18 +56,26 @@ fn vended(loaded: &LoadTableResult) -> Vec<VendedProperties> {
             vended.push(VendedProperties { prefix: prefix.to_owned(), properties });
         }
     };
-    for credential in loaded.storage_credentials.iter().flatten() {
-        let mut properties = general.clone();
-        properties.extend(of_stores(&credential.config));
-        add(&credential.prefix, properties);
-    }
     let metadata = &loaded.metadata;
     let elsewhere = ["write.data.path", "write.metadata.path"].map(|name| metadata.properties().get(name));
     let own =
         loaded.metadata_location.as_ref().and_then(|location| location.rsplit_once('/')).map(|(folder, _)| folder);
     let places = [Some(metadata.location()), own].into_iter().chain(elsewhere.map(|place| place.map(String::as_str)));
+    // The table's own places first, each with the credentials of the longest prefix: another table may be given others
+    // for the same prefix.
+    let credentials = || loaded.storage_credentials.iter().flatten();
+    let merged = |config: Option<&HashMap<String, String>>| {
+        let mut properties = general.clone();
+        properties.extend(config.map(of_stores).unwrap_or_default());
+        properties
+    };
     for place in places.flatten() {
-        add(place, general.clone());
+        let fitting = credentials().filter(|credential| VendedProperties::reach(&credential.prefix, place));
+        let longest = fitting.max_by_key(|credential| credential.prefix.len());
+        add(place, merged(longest.map(|credential| &credential.config)));
+    }
+    for credential in credentials() {
+        add(&credential.prefix, merged(Some(&credential.config)));
     }
     vended
 }

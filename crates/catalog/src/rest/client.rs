@@ -21,6 +21,9 @@ const FIRST_WAIT: Duration = Duration::from_millis(250);
 /// No server is waited for longer than this at once, whatever it asks for.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
+/// No table's metadata is larger; it is taken apart.
+const LARGEST_ANSWER: usize = 256 << 20;
+
 /// What a server says of itself in `/v1/config`, and what follows from it.
 #[derive(Clone, Debug, Default)]
 pub struct ServerFacts {
@@ -281,13 +284,24 @@ impl Client {
             request = request.body(body.to_vec());
         }
         let answer = async {
-            let answer = request.send().await?;
+            let mut answer = request.send().await?;
             let (status, headers) = (answer.status(), answer.headers().clone());
-            Ok(Answer { status, headers, body: answer.bytes().await?.into() })
+            let mut body = Vec::new();
+            while let Some(piece) = answer.chunk().await? {
+                if body.len() + piece.len() > LARGEST_ANSWER {
+                    return Ok(None);
+                }
+                body.extend_from_slice(&piece);
+            }
+            Ok(Some(Answer { status, headers, body }))
         };
-        let mut answer = answer.await.map_err(|source: reqwest::Error| {
+        let answer = answer.await.map_err(|source: reqwest::Error| {
             let unsent = source.is_connect() || source.is_builder();
             Unanswered { error: Error::unreachable(action.to_owned(), source), unsent }
+        })?;
+        let mut answer = answer.ok_or_else(|| {
+            let reason = format!("it is larger than {} MiB", LARGEST_ANSWER >> 20);
+            Unanswered { error: Error::Answer { action: action.to_owned(), reason }, unsent: false }
         })?;
         // What it was asked with, so that the token that was refused can be told from one renewed meanwhile.
         answer.headers.remove(reqwest::header::AUTHORIZATION);

@@ -120,8 +120,10 @@ impl RestPort {
             return Ok(Said::Success(answer));
         }
         let error = answer.refused(action);
+        // What does not explain itself as the protocol says comes from somebody on the way.
+        let explained = matches!(&error, Error::Refused { exception: Some(_), .. });
         Ok(match answer.status {
-            StatusCode::CONFLICT => Said::Refused { error, conflict: true },
+            StatusCode::CONFLICT if explained => Said::Refused { error, conflict: true },
             StatusCode::UNAUTHORIZED => {
                 self.client().renew(&answer).await;
                 Said::Denied { error }
@@ -132,10 +134,15 @@ impl RestPort {
                 }
                 Said::Unknown { reason: "the catalog is busy".to_owned(), source: Some(error) }
             }
-            status if status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT => {
-                Said::Unknown { reason: "the catalog failed".to_owned(), source: Some(error) }
+            StatusCode::BAD_REQUEST
+            | StatusCode::FORBIDDEN
+            | StatusCode::NOT_FOUND
+            | StatusCode::UNPROCESSABLE_ENTITY
+                if explained =>
+            {
+                Said::Refused { error, conflict: false }
             }
-            _ => Said::Refused { error, conflict: false },
+            _ => Said::Unknown { reason: "the catalog failed".to_owned(), source: Some(error) },
         })
     }
 
@@ -225,6 +232,10 @@ impl CommitPort for RestPort {
         })
     }
 
+    fn is_certain(&self) -> bool {
+        false
+    }
+
     fn commits_together(&self) -> bool {
         self.client().commits_together()
     }
@@ -237,8 +248,10 @@ impl CommitPort for RestPort {
         let action = format!("commit to tables {}", tables().join(", "));
         let message = CommitTransactionRequest { table_changes: requests.iter().map(message).collect() };
         let said = self.send(&action, &self.client().url(&["transactions", "commit"])?, &message).await?;
-        if let Said::Refused { error: Error::Refused { status: 404 | 405 | 501, exception, .. }, .. } = &said
-            && exception.as_ref().is_none_or(|exception| !exception.contains("NoSuch"))
+        // A server without the endpoint. If it was something else, the tables tell: their files stay until they have.
+        if let Said::Refused { error, .. } | Said::Unknown { source: Some(error), .. } = &said
+            && matches!(error, Error::Refused { status: 404 | 405 | 501, .. })
+            && !error.is_missing()
         {
             return Err(Error::NotTogether { tables: tables() });
         }
