@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use object_store::client::Certificate;
-use object_store::{ClientOptions, ObjectStore, RetryConfig};
+use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 
 use crate::vended::{Grant, Properties};
 use crate::{Error, Location};
@@ -25,10 +25,12 @@ pub(crate) struct Remote {
     pub(crate) roots: Vec<Certificate>,
 }
 
-/// A store takes an idle minute to give up on: the first seconds of an outage are waited out, and a bucket that does not
-/// exist fails at once.
+/// The first seconds of an outage are waited out, and a bucket that does not exist fails at once.
 const RETRIES: usize = 8;
 const RETRY_TIME: Duration = Duration::from_secs(90);
+
+/// The waits grow by about half of this each time: some ten seconds in all.
+const FIRST_WAIT: Duration = Duration::from_millis(400);
 
 /// One request; a part of 8 MiB takes this long at 1.1 Mbit/s.
 const REQUEST_TIMEOUT: &str = "60";
@@ -97,7 +99,8 @@ impl Reach<'_> {
     }
 
     fn retry() -> RetryConfig {
-        RetryConfig { max_retries: RETRIES, retry_timeout: RETRY_TIME, ..RetryConfig::default() }
+        let backoff = BackoffConfig { init_backoff: FIRST_WAIT, ..BackoffConfig::default() };
+        RetryConfig { max_retries: RETRIES, retry_timeout: RETRY_TIME, backoff }
     }
 
     #[cfg(feature = "aws")]
