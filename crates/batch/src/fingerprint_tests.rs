@@ -116,9 +116,8 @@ fn numbers(file: &str) -> Vec<(f64, f64, String)> {
         .collect()
 }
 
-/// `cargo test --workspace --features sql --lib print_the_set -- --ignored --nocapture`
 #[test]
-#[ignore = "writes the set of points to standard output; its result is frozen; run it with --ignored --nocapture"]
+#[ignore = "writes the set of points to standard output; its result is frozen; cargo test --workspace --features sql --lib print_the_set -- --ignored --nocapture"]
 fn print_the_set() {
     print!("{}", generate());
 }

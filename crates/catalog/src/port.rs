@@ -40,6 +40,31 @@ pub enum CommitOutcome<T = Table> {
     },
 }
 
+impl<T> CommitOutcome<T> {
+    /// The same outcome, with something else in the place of what was committed.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> CommitOutcome<U> {
+        match self {
+            Self::Committed(committed) => CommitOutcome::Committed(change(committed)),
+            Self::Conflict { reason } => CommitOutcome::Conflict { reason },
+            Self::Unknown { reason, source } => CommitOutcome::Unknown { reason, source },
+        }
+    }
+}
+
+impl CommitOutcome<Vec<Table>> {
+    /// The outcome for the table of a request that was sent alone.
+    pub(crate) fn of_one(self) -> CommitOutcome {
+        match self.map(|mut tables| tables.pop()) {
+            CommitOutcome::Committed(Some(table)) => CommitOutcome::Committed(table),
+            CommitOutcome::Committed(None) => {
+                CommitOutcome::Unknown { reason: "no table was committed".to_owned(), source: None }
+            }
+            CommitOutcome::Conflict { reason } => CommitOutcome::Conflict { reason },
+            CommitOutcome::Unknown { reason, source } => CommitOutcome::Unknown { reason, source },
+        }
+    }
+}
+
 /// Sends commits to a catalog.
 ///
 /// # Contract

@@ -366,15 +366,7 @@ impl SqlPort {
 #[async_trait]
 impl CommitPort for SqlPort {
     async fn commit(&self, request: &CommitRequest) -> Result<CommitOutcome, Error> {
-        let outcome = self.commit_together(std::slice::from_ref(request)).await?;
-        Ok(match outcome {
-            CommitOutcome::Committed(mut tables) => match tables.pop() {
-                Some(table) => CommitOutcome::Committed(table),
-                None => CommitOutcome::Unknown { reason: "no table was committed".to_owned(), source: None },
-            },
-            CommitOutcome::Conflict { reason } => CommitOutcome::Conflict { reason },
-            CommitOutcome::Unknown { reason, source } => CommitOutcome::Unknown { reason, source },
-        })
+        Ok(self.commit_together(std::slice::from_ref(request)).await?.of_one())
     }
 
     fn commits_together(&self) -> bool {

@@ -185,11 +185,7 @@ impl Committer {
         let port = self.catalog().port();
         let outcome = match requests.as_slice() {
             // The others have their batch already.
-            [request] => port.commit(request).await.map(|outcome| match outcome {
-                CommitOutcome::Committed(table) => CommitOutcome::Committed(vec![table]),
-                CommitOutcome::Conflict { reason } => CommitOutcome::Conflict { reason },
-                CommitOutcome::Unknown { reason, source } => CommitOutcome::Unknown { reason, source },
-            }),
+            [request] => port.commit(request).await.map(|outcome| outcome.map(|table| vec![table])),
             requests => port.commit_together(requests).await,
         };
         let denied = matches!(outcome, Ok(CommitOutcome::Conflict { .. }) | Err(_));

@@ -213,14 +213,7 @@ impl CommitPort for RestPort {
         let action = format!("commit to table {ident}");
         let said = self.send(&action, &self.client().table_url(ident)?, &message(request)).await?;
         let Said::Success(answer) = said else {
-            return Ok(match self.settle(std::slice::from_ref(request), said).await? {
-                CommitOutcome::Committed(mut tables) => match tables.pop() {
-                    Some(table) => CommitOutcome::Committed(table),
-                    None => unknown("no table was committed".to_owned(), None),
-                },
-                CommitOutcome::Conflict { reason } => CommitOutcome::Conflict { reason },
-                CommitOutcome::Unknown { reason, source } => CommitOutcome::Unknown { reason, source },
-            });
+            return Ok(self.settle(std::slice::from_ref(request), said).await?.of_one());
         };
         let read = answer.json::<CommitTableResponse>(&action);
         Ok(match read.and_then(|answer| self.catalog.committed(ident, answer)) {
