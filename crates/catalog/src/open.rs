@@ -10,9 +10,9 @@ use iceberg::{Catalog, CatalogBuilder, NamespaceIdent, TableIdent};
 use iceberg_catalog_sql::{SqlBindStyle, SqlCatalogBuilder};
 use uuid::Uuid;
 
-use crate::rest::{Client, RestCatalog, RestPort, ServerFacts};
+use crate::rest::{Client, FIRST_WAIT, RestCatalog, RestPort, ServerFacts, pause};
 use crate::sql::{SqlPort, name_of};
-use crate::{CatalogKind, CatalogSettings, CommitPort, Error, TableDefinition};
+use crate::{CatalogKind, CatalogSettings, CommitPort, Error, ErrorKind, TableDefinition};
 
 /// Whether opening may create what is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,9 @@ pub enum Access {
     /// Fail with [`Error::NoCatalog`] when missing; opening changes nothing.
     Existing,
 }
+
+/// How often a server is asked to make a namespace or a table, while it is away or in disorder.
+const CREATIONS: u32 = 5;
 
 /// How often the tables of a SQL catalog are looked for, and made.
 const OPENINGS: u32 = 5;
@@ -221,9 +224,19 @@ impl OpenCatalog {
         if let Some(table) = existed {
             return Ok(Created { table, ours: false });
         }
-        let creation = definition.creation(table, place.clone().unwrap_or_default());
-        let answer = catalog.create(table.namespace(), creation, place.clone()).await;
-        let loaded = self.load(table).await?;
+        let mut tries = 0;
+        let (answer, loaded) = loop {
+            tries += 1;
+            let creation = definition.creation(table, place.clone().unwrap_or_default());
+            let answer = catalog.create(table.namespace(), creation, place.clone()).await;
+            let loaded = self.load(table).await?;
+            let again = answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unavailable);
+            // One that was only late is found at its place, or answered with a conflict, the next time.
+            if loaded.is_some() || !again || tries == CREATIONS {
+                break (answer, loaded);
+            }
+            pause(FIRST_WAIT * 2_u32.pow(tries - 1)).await;
+        };
         let ours = |loaded: &Table| match (&place, &answer) {
             // Some servers answer a second creation with the table that is there, so the place is what tells.
             (Some(place), _) => loaded.metadata().location().trim_end_matches('/') == place,
@@ -272,14 +285,26 @@ impl OpenCatalog {
             if self.catalog.namespace_exists(&level).await.map_err(failed)? {
                 continue;
             }
-            if let Err(error) = self.catalog.create_namespace(&level, HashMap::new()).await {
-                // Two processes may both have found it missing.
-                let exists = self.catalog.namespace_exists(&level).await;
-                if !exists.is_ok_and(|exists| exists) {
-                    return Err(failed(error));
-                }
-            }
+            self.make_namespace(&level).await.map_err(failed)?;
         }
         Ok(())
+    }
+
+    /// Makes one namespace. Several may have found it missing at once, and a server that has half made it for one of them
+    /// may answer the others with an error of its own: while it is not there and not refused, it is asked for again.
+    async fn make_namespace(&self, namespace: &NamespaceIdent) -> iceberg::Result<()> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let Err(error) = self.catalog.create_namespace(namespace, HashMap::new()).await else { return Ok(()) };
+            if self.catalog.namespace_exists(namespace).await.is_ok_and(|exists| exists) {
+                return Ok(());
+            }
+            let inner = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<Error>());
+            if tries == CREATIONS || !inner.is_some_and(|error| error.kind() == ErrorKind::Unavailable) {
+                return Err(error);
+            }
+            pause(FIRST_WAIT * 2_u32.pow(tries - 1)).await;
+        }
     }
 }

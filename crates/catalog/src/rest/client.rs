@@ -16,7 +16,7 @@ use crate::{CatalogSettings, Error};
 
 /// Requests that only read are sent again this often when the server is away.
 const READS: u32 = 5;
-const FIRST_WAIT: Duration = Duration::from_millis(250);
+pub(crate) const FIRST_WAIT: Duration = Duration::from_millis(250);
 
 /// No server is waited for longer than this at once, whatever it asks for.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
