@@ -40,16 +40,19 @@
 pub mod conformance;
 mod error;
 mod iceberg_storage;
+mod local;
 mod location;
 mod mounts;
 mod remote;
 pub mod secrets;
+#[cfg(feature = "aws")]
+mod tagging;
 mod upload;
 mod vended;
 
 pub use error::Error;
 pub use iceberg_storage::{MountedStorage, MountedStorageFactory};
 pub use location::Location;
-pub use mounts::{Listed, Store};
+pub use mounts::{Folder, Listed, Store, StoreObject};
 pub use upload::Upload;
 pub use vended::{Properties, VendedProperties, Vendor, is_secret};

@@ -10,12 +10,12 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use iceberg::io::{FileIO, FileIOBuilder};
 use object_store::client::Certificate;
-use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 use tokio::sync::Semaphore;
 
+use crate::local::LocalDisk;
 use crate::remote::Remote;
 use crate::upload::PARTS_IN_FLIGHT;
 use crate::vended::Grant;
@@ -32,6 +32,9 @@ pub struct Store {
     opened: Arc<RwLock<Opened>>,
     in_flight: Arc<Semaphore>,
 }
+
+/// How many objects are tagged at once.
+const CONCURRENT_TAGS: usize = 16;
 
 /// Objects to delete from one store: as they are named, and as the store knows them.
 type DeleteBatch = (Arc<dyn ObjectStore>, Vec<(String, Path)>);
@@ -60,10 +63,37 @@ pub struct Listed {
     pub last_modified: SystemTime,
 }
 
+/// One object of a listing that is not made a [`Location`], for those who look at millions of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreObject {
+    /// Its key, as [`Location::key`] has it.
+    pub key: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// When the store says it was last written; `None` when it does not say, or says the beginning of time.
+    pub last_modified: Option<SystemTime>,
+}
+
+impl From<ObjectMeta> for StoreObject {
+    fn from(meta: ObjectMeta) -> Self {
+        let last_modified = Some(meta.last_modified.into()).filter(|time| *time > SystemTime::UNIX_EPOCH);
+        Self { key: meta.location.into(), size: meta.size, last_modified }
+    }
+}
+
+/// What lies directly in a place: objects, and the keys of the places in it.
+#[derive(Clone, Debug, Default)]
+pub struct Folder {
+    /// Objects.
+    pub objects: Vec<StoreObject>,
+    /// Keys of places that have objects below them.
+    pub folders: Vec<String>,
+}
+
 impl Store {
     /// The local disk (`file:///…`).
     pub fn local() -> Self {
-        Self::empty().mount("file", "", Arc::new(LocalFileSystem::new()))
+        Self::empty().mount("file", "", Arc::new(LocalDisk::new()))
     }
 
     /// A new, empty store in memory (`memory:///…`).
@@ -228,6 +258,17 @@ impl Store {
         Ok(meta.size)
     }
 
+    /// When the store says that an object was last written; `None` when it does not say.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`], or the store's failure.
+    pub async fn last_modified(&self, location: &str) -> Result<Option<SystemTime>, Error> {
+        let (store, path) = self.resolve(location)?;
+        let meta = store.head(&path).await.map_err(|error| Error::from_store("read", location, error))?;
+        Ok(StoreObject::from(meta).last_modified)
+    }
+
     /// Writes a whole small object, replacing what is there.
     pub(crate) async fn put(&self, location: &str, bytes: Bytes) -> Result<(), Error> {
         let (store, path) = self.resolve(location)?;
@@ -282,6 +323,115 @@ impl Store {
         results
     }
 
+    /// Everything below a location, in no stated order, without the cost of a [`Location`] for each.
+    ///
+    /// The stream ends with an error when the store cannot list; a place that does not exist is empty.
+    pub fn scan(&self, below: &Location) -> BoxStream<'static, Result<StoreObject, Error>> {
+        let text = below.to_string();
+        let (store, path) = match self.resolve(&text) {
+            Ok(resolved) => resolved,
+            Err(error) => return futures::stream::once(async { Err(error) }).boxed(),
+        };
+        let objects = store.list(Some(&path)).map_ok(StoreObject::from);
+        // A folder that goes while it is listed is empty.
+        let objects =
+            objects.filter(|object| std::future::ready(!matches!(object, Err(object_store::Error::NotFound { .. }))));
+        objects.map_err(move |error| Error::from_store("list", &text, error)).boxed()
+    }
+
+    /// What lies directly in a location; a place that does not exist is empty.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot list.
+    pub async fn folder(&self, location: &Location) -> Result<Folder, Error> {
+        let text = location.to_string();
+        let (store, path) = self.resolve(&text)?;
+        match store.list_with_delimiter(Some(&path)).await {
+            Ok(listed) => Ok(Folder {
+                objects: listed.objects.into_iter().map(StoreObject::from).collect(),
+                folders: listed.common_prefixes.into_iter().map(String::from).collect(),
+            }),
+            Err(object_store::Error::NotFound { .. }) => Ok(Folder::default()),
+            Err(error) => Err(Error::from_store("list", &text, error)),
+        }
+    }
+
+    /// Copies an object within its store, without its bytes passing through here; what is there is not replaced.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Exists`], [`Error::NotFound`], [`Error::Location`] when the two are in different stores, or the store's
+    /// failure.
+    pub async fn copy(&self, from: &str, to: &str) -> Result<(), Error> {
+        let (source, target) = (Location::parse(from)?, Location::parse(to)?);
+        if source.family() != target.family() || source.authority() != target.authority() {
+            let reason = format!("it is not in the store of {from}, and a copy would have to pass through here");
+            return Err(Error::Location { location: to.to_owned(), reason });
+        }
+        let store = self.serving(&source)?;
+        let (from_path, to_path) = (source.path()?, target.path()?);
+        // Not every store can refuse to copy over an object in one step.
+        match store.head(&to_path).await {
+            Ok(_) => return Err(Error::Exists { location: to.to_owned() }),
+            Err(object_store::Error::NotFound { .. }) => {}
+            Err(error) => return Err(Error::from_store("read", to, error)),
+        }
+        store.copy(&from_path, &to_path).await.map_err(|error| Error::from_store("copy", from, error))
+    }
+
+    /// Gives objects a tag, in place of those they have, for the store's lifecycle rules; gives each with what came of it.
+    ///
+    /// Stores that are mounted have no tags, and neither have GCS and Azure.
+    pub async fn tag_all(&self, locations: Vec<String>, key: &str, value: &str) -> Vec<(String, Result<(), Error>)> {
+        let mut results = Vec::with_capacity(locations.len());
+        #[cfg(feature = "aws")]
+        let mut taggers = BTreeMap::new();
+        for chunk in locations.chunks(CONCURRENT_TAGS) {
+            #[cfg(feature = "aws")]
+            let chunk = {
+                let tags = chunk.iter().map(|location| self.tagging(location, &mut taggers));
+                let tags: Vec<_> = tags.collect();
+                futures::future::join_all(std::iter::zip(chunk, tags).map(|(location, tagger)| async move {
+                    let (tagger, path) = tagger?;
+                    let tagged = tagger.tag(&path, key, value).await;
+                    tagged.map_err(|error| Error::from_store("tag", location, error))
+                }))
+                .await
+                .into_iter()
+                .zip(chunk)
+                .map(|(result, location)| (location.clone(), result))
+            };
+            #[cfg(not(feature = "aws"))]
+            let chunk = {
+                let _ = (key, value);
+                chunk.iter().map(|location| (location.clone(), Err(untagged(location))))
+            };
+            results.extend(chunk);
+        }
+        results
+    }
+
+    #[cfg(feature = "aws")]
+    fn tagging(
+        &self,
+        location: &str,
+        taggers: &mut BTreeMap<String, Arc<crate::tagging::Tagger>>,
+    ) -> Result<(Arc<crate::tagging::Tagger>, Path), Error> {
+        let parsed = Location::parse(location)?;
+        let path = parsed.path()?;
+        if let Some(tagger) = taggers.get(parsed.authority()) {
+            return Ok((Arc::clone(tagger), path));
+        }
+        let is_mounted = self.mounted(parsed.family(), parsed.authority()).is_some();
+        let remote = self.remote.as_ref().filter(|_| !is_mounted).ok_or_else(|| untagged(location))?;
+        let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
+        let grant = opened.granted_for(&parsed).map(|place| &opened.granted[place].grant);
+        let tagger = Arc::new(remote.tagger(&parsed, grant)?.ok_or_else(|| untagged(location))?);
+        taggers.insert(parsed.authority().to_owned(), Arc::clone(&tagger));
+        Ok((tagger, path))
+    }
+
     /// Everything below a location, in no stated order.
     ///
     /// The stream ends with an error when the store cannot list; a place that does not exist is empty.
@@ -316,6 +466,10 @@ impl Opened {
             self.granted.iter().enumerate().filter(|(_, granted)| granted.grant.prefix().contains(location));
         containing.max_by_key(|(_, granted)| granted.grant.prefix().len()).map(|(place, _)| place)
     }
+}
+
+fn untagged(location: &str) -> Error {
+    Error::Location { location: location.to_owned(), reason: "only objects of S3 have tags".to_owned() }
 }
 
 impl fmt::Debug for Store {

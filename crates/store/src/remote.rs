@@ -15,6 +15,8 @@ use std::time::Duration;
 use object_store::client::Certificate;
 use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 
+#[cfg(feature = "aws")]
+use crate::tagging::Tagger;
 use crate::vended::{Grant, Properties};
 use crate::{Error, Location};
 
@@ -37,16 +39,29 @@ const REQUEST_TIMEOUT: &str = "60";
 const CONNECT_TIMEOUT: &str = "10";
 
 impl Remote {
-    /// The store of a location, with the properties that were vended for it over the general ones.
-    pub(crate) fn open(&self, location: &Location, grant: Option<&Arc<Grant>>) -> Result<Arc<dyn ObjectStore>, Error> {
+    fn properties(&self, grant: Option<&Arc<Grant>>) -> Properties {
         let mut properties = self.properties.clone();
         if let Some(grant) = grant {
             properties.extend(grant.properties().iter().map(|(name, value)| (name.clone(), value.clone())));
         }
+        properties
+    }
+
+    /// What sets tags where a location is; `None` where there are none.
+    #[cfg(feature = "aws")]
+    pub(crate) fn tagger(&self, location: &Location, grant: Option<&Arc<Grant>>) -> Result<Option<Tagger>, Error> {
+        let properties = self.properties(grant);
+        let reach = Reach { properties: &properties, roots: &self.roots, location, grant };
+        if location.family() == "s3" { reach.tagger().map(Some) } else { Ok(None) }
+    }
+
+    /// The store of a location, with the properties that were vended for it over the general ones.
+    pub(crate) fn open(&self, location: &Location, grant: Option<&Arc<Grant>>) -> Result<Arc<dyn ObjectStore>, Error> {
+        let properties = self.properties(grant);
         let reach = Reach { properties: &properties, roots: &self.roots, location, grant };
         match location.family() {
             #[cfg(feature = "aws")]
-            "s3" => reach.s3(),
+            "s3" => Ok(Arc::new(reach.s3()?.build().map_err(|error| reach.failed(error))?)),
             #[cfg(feature = "gcp")]
             "gs" => reach.gcs(),
             #[cfg(feature = "azure")]
@@ -104,7 +119,21 @@ impl Reach<'_> {
     }
 
     #[cfg(feature = "aws")]
-    fn s3(&self) -> Result<Arc<dyn ObjectStore>, Error> {
+    fn tagger(&self) -> Result<Tagger, Error> {
+        use object_store::aws::AmazonS3ConfigKey;
+        use object_store::client::{HttpConnector, ReqwestConnector};
+
+        let builder = self.s3()?;
+        let region = builder.get_config_value(&AmazonS3ConfigKey::Region).unwrap_or_else(|| "us-east-1".to_owned());
+        let endpoint = builder.get_config_value(&AmazonS3ConfigKey::Endpoint);
+        let client = ReqwestConnector::default().connect(&self.client(endpoint.as_deref())?);
+        let client = client.map_err(|error| self.failed(error))?;
+        let store = Arc::new(builder.build().map_err(|error| self.failed(error))?);
+        Ok(Tagger { store, client, region })
+    }
+
+    #[cfg(feature = "aws")]
+    fn s3(&self) -> Result<object_store::aws::AmazonS3Builder, Error> {
         use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, S3ConditionalPut};
 
         if self.is_true("s3.remote-signing-enabled") && self.get("s3.access-key-id").is_none() {
@@ -149,17 +178,16 @@ impl Reach<'_> {
             Some(other) => return Err(self.refuse(format!("s3.sse.type = {other:?} is not one of none, s3, kms"))),
         }
         if self.is_true("s3.anonymous") {
-            return Ok(Arc::new(builder.with_skip_signature(true).build().map_err(|error| self.failed(error))?));
+            return Ok(builder.with_skip_signature(true));
         }
         if self.grant.is_some_and(|grant| s3_keys(&grant.properties()).is_some()) {
-            let credentials = Arc::new(self.vended(s3_keys));
-            return Ok(Arc::new(builder.with_credentials(credentials).build().map_err(|error| self.failed(error))?));
+            return Ok(builder.with_credentials(Arc::new(self.vended(s3_keys))));
         }
         if let Some(keys) = s3_keys(self.properties) {
             let keys = Arc::new(object_store::StaticCredentialProvider::new(keys));
             builder = builder.with_credentials(keys);
         }
-        Ok(Arc::new(builder.build().map_err(|error| self.failed(error))?))
+        Ok(builder)
     }
 
     #[cfg(feature = "gcp")]
