@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt;
 use hexfloe_batch::{BATCH_ID_COLUMN, BatchId, DerivationRecord};
 use hexfloe_catalog::{CommitOutcome, CommitRequest, OpenCatalog};
 use iceberg::spec::{DataFile, Operation, TableMetadata};
@@ -23,6 +24,13 @@ use crate::{Error, ErrorKind, Locations, names, refs, rewrite};
 
 /// An attempt older than this does not commit: half of the age at which cleanup may take its files at the earliest.
 const MAX_ATTEMPT_HOURS: i64 = 12;
+
+/// The files of an attempt older than this are looked for before they are committed: somebody may have cleaned up with too
+/// short a margin.
+const TRUSTED_MS: i64 = 60_000;
+
+/// How many files are looked for at once.
+const CONCURRENT_CHECKS: usize = 16;
 
 /// How far the clocks of two writers may be apart when snapshots are told from their times.
 const CLOCK_TOLERANCE_MS: i64 = 3_600_000;
@@ -367,7 +375,10 @@ impl Committer {
             let attempts = u32::try_from(sent.len()).unwrap_or(u32::MAX).max(1);
             let jitter = self.environment.jitter();
             let (wait, given_up) = match outcome {
-                Attempt::Settled(settled) => return Ok((settled, attempts, waited)),
+                Attempt::Settled(settled) => {
+                    self.refuse_lost(group, &settled).await?;
+                    return Ok((settled, attempts, waited));
+                }
                 Attempt::Failed(error) => (None, error),
                 Attempt::Conflict { reason } => {
                     conflicts += 1;
@@ -496,7 +507,10 @@ impl Committer {
         let mut written = Vec::new();
         let draft = self.draft(&batches, &base, &plan, sent, &mut written).await;
         // Planning and writing can take long, or the process can have been stopped meanwhile.
-        let draft = draft.and_then(|draft| self.refuse_late(group).map(|()| draft));
+        let draft = match draft.and_then(|draft| self.refuse_late(group).map(|()| draft)) {
+            Ok(draft) => self.refuse_gone(group, &batches).await.map(|()| draft),
+            Err(error) => Err(error),
+        };
         let draft = match draft {
             Ok(draft) => draft,
             Err(error) => {
@@ -598,6 +612,56 @@ impl Committer {
             return Err(Error::TooLate { hours, limit: MAX_ATTEMPT_HOURS });
         }
         Ok(())
+    }
+
+    /// Data files that are not there any more, or not whole, are not committed.
+    async fn refuse_gone(&self, group: Group<'_>, batches: &[&BatchCommit]) -> Result<(), Error> {
+        if self.environment.now_ms().saturating_sub(group.started_ms()) < TRUSTED_MS {
+            return Ok(());
+        }
+        match self.gone(batches).await? {
+            Some(file) => Err(Error::FileGone { file }),
+            None => Ok(()),
+        }
+    }
+
+    /// A process that was suspended after its last check, for half a day, may have committed files that were cleaned up
+    /// meanwhile. Nothing can keep it from that; it says so.
+    async fn refuse_lost(&self, group: Group<'_>, settled: &[Settled]) -> Result<(), Error> {
+        if self.refuse_late(group).is_ok() {
+            return Ok(());
+        }
+        for (batch, settled) in group.batches.iter().zip(settled) {
+            if let Some(snapshot_id) = settled.committed()
+                && let Some(file) = self.gone(&[batch]).await?
+            {
+                let (table, batch_id) = (group.table(), batch.batch_id.to_string());
+                return Err(Error::Lost { table, batch_id, snapshot_id, file });
+            }
+        }
+        Ok(())
+    }
+
+    /// A data file that is not there as it was written.
+    async fn gone(&self, batches: &[&BatchCommit]) -> Result<Option<String>, Error> {
+        let files: Vec<(String, u64)> = batches
+            .iter()
+            .flat_map(|batch| &batch.files)
+            .map(|file| (file.file_path().to_owned(), file.file_size_in_bytes()))
+            .collect();
+        let store = self.catalog.store();
+        let mut checks = futures::stream::iter(files)
+            .map(|(file, size)| async move { (store.size(&file).await, file, size) })
+            .buffered(CONCURRENT_CHECKS);
+        while let Some((found, file, size)) = checks.next().await {
+            match found {
+                Ok(found) if found == size => {}
+                Ok(_) => return Ok(Some(file)),
+                Err(error) if error.is_not_found() => return Ok(Some(file)),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(None)
     }
 
     /// Writes the files of one attempt and puts the request together.

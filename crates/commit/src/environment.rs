@@ -1,6 +1,7 @@
 //! The clock, the waiting and the ids, passed in.
 
 use std::fmt::Debug;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +25,12 @@ pub trait Environment: Debug + Send + Sync {
 
     /// Waits.
     async fn sleep(&self, time: Duration);
+
+    /// The folder in which the attempts of this machine say that they are running (see [`announce`](crate::announce)); `None` where
+    /// they do not.
+    fn announcements(&self) -> Option<PathBuf> {
+        None
+    }
 }
 
 /// A shared environment.

@@ -51,6 +51,28 @@ pub enum Error {
         /// The limit.
         limit: i64,
     },
+    /// A data file of the attempt is not there any more, or not whole: somebody cleaned up with too short a margin.
+    #[error(
+        "{file}, which was written for the batch, is not there as it was written; files are written anew when it is run again"
+    )]
+    FileGone {
+        /// The file.
+        file: String,
+    },
+    /// The batch was committed by a process that had been suspended for so long that its files were cleaned up.
+    #[error(
+        "table {table} has batch {batch_id} in snapshot {snapshot_id}, and its file {file} was cleaned up while this process was suspended; run it again with --force"
+    )]
+    Lost {
+        /// The table.
+        table: String,
+        /// The batch.
+        batch_id: String,
+        /// The snapshot that has it.
+        snapshot_id: i64,
+        /// A file that is missing.
+        file: String,
+    },
     /// The table lacks what every batch needs.
     #[error("table {table} {reason}")]
     Unsuitable {
@@ -268,9 +290,11 @@ impl Error {
             | Self::Ref { .. } => ErrorKind::Configuration,
             Self::ChangedInput { .. } => ErrorKind::Input,
             Self::Derivation { .. } => ErrorKind::Derivation,
-            Self::Changed { .. } | Self::TooLate { .. } | Self::Exhausted { .. } | Self::Moved { .. } => {
-                ErrorKind::Conflict
-            }
+            Self::Changed { .. }
+            | Self::TooLate { .. }
+            | Self::FileGone { .. }
+            | Self::Exhausted { .. }
+            | Self::Moved { .. } => ErrorKind::Conflict,
             Self::Unknown { .. } => ErrorKind::Unknown,
             Self::Catalog(error) => match error.kind() {
                 hexfloe_catalog::ErrorKind::Configuration => ErrorKind::Configuration,
@@ -285,6 +309,7 @@ impl Error {
                 _ => ErrorKind::Unexpected,
             },
             Self::CannotRewrite { .. }
+            | Self::Lost { .. }
             | Self::Broken { .. }
             | Self::Inconsistent { .. }
             | Self::OtherPartition { .. }

@@ -130,6 +130,16 @@ impl Ledger {
         self
     }
 
+    /// The ids that count, oldest first.
+    pub(crate) fn counted_ids(&self) -> &[String] {
+        self.ids.get(..self.counting).unwrap_or(&self.ids)
+    }
+
+    /// A ledger of these ids, all of which count.
+    pub(crate) fn counting(ids: &[String]) -> Self {
+        Self::from_ids(ids.to_vec())
+    }
+
     /// The ids, oldest first.
     pub fn ids(&self) -> &[String] {
         &self.ids

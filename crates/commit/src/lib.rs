@@ -52,6 +52,7 @@ mod committer;
 mod deletes;
 mod environment;
 mod error;
+mod expiry;
 mod filter;
 mod history;
 mod ledger;
@@ -67,6 +68,7 @@ mod reading;
 mod refs;
 mod retry;
 mod rewrite;
+mod running;
 mod snapshot;
 mod together;
 
@@ -74,9 +76,11 @@ pub use batch::{BatchCheck, BatchCommit, BatchOutcome, Derivation, Keys, OnChang
 pub use committer::Committer;
 pub use environment::{Environment, SharedEnvironment};
 pub use error::{Error, ErrorKind};
+pub use expiry::{Expiry, Retention};
 pub use history::{BatchRecord, BatchSnapshot, history, history_of};
 pub use ledger::{Ledger, LedgerBounds};
 pub use locations::Locations;
 pub use metrics::{FileMetrics, MetricsMode};
 pub use parquet_settings::{ParquetSettings, ROW_GROUP_ROWS};
 pub use refs::{Dropped, Published, Refs, RollBackTo, RolledBack, check_branch_name};
+pub use running::{Running, RunningAttempt, announce, running};

@@ -38,6 +38,19 @@ impl Locations {
         }
     }
 
+    /// The places that a table's properties name for its files, whether they are in force or not: whether each is for data,
+    /// and where it is.
+    pub fn declared(table: &TableMetadata) -> impl Iterator<Item = (bool, String)> {
+        let names = [
+            (true, "write.data.path"),
+            (true, "write.object-storage.path"),
+            (true, "write.folder-storage.path"),
+            (false, "write.metadata.path"),
+        ];
+        let named = move |(is_data, name)| Some((is_data, table.properties().get(name)?.clone()));
+        names.into_iter().filter_map(named)
+    }
+
     /// Where a data or delete file of this name goes.
     pub fn data_file(&self, name: &str) -> String {
         let Self { data, .. } = self;

@@ -11,8 +11,8 @@ use hexfloe_batch::{
 };
 use hexfloe_catalog::{OpenCatalog, TableDefinition};
 use hexfloe_commit::{
-    BatchCheck, BatchCommit, BatchOutcome, Committer, Derivation, OnChangedInput, ParquetSettings, Replaces,
-    SharedEnvironment, WrittenFor, names,
+    BatchCheck, BatchCommit, BatchOutcome, Committer, Derivation, OnChangedInput, ParquetSettings, Replaces, Running,
+    SharedEnvironment, WrittenFor, announce, names,
 };
 use hexfloe_source::{Format, Scan, ScanOptions, Source, SourceSettings};
 use iceberg::TableIdent;
@@ -97,6 +97,8 @@ pub(crate) struct Prepared {
     pub(crate) destination: Arc<Destination>,
     /// What is known before the commit.
     pub(crate) report: Report,
+    /// That it is under way.
+    pub(crate) announced: Option<Running>,
 }
 
 /// What is committed at once.
@@ -167,14 +169,18 @@ impl Ingest {
         self.progress.enter(Phase::Committing, 0);
         let mut batches = Vec::new();
         let mut waiting = Vec::new();
-        for Prepared { batch, destination, report } in prepared {
+        // Until it is settled.
+        let mut under_way = Vec::new();
+        for Prepared { batch, destination, report, announced } in prepared {
             batches.push(batch);
             waiting.push((destination, report));
+            under_way.push(announced);
         }
         let outcomes = match landing {
             Landing::OneTable => committer.commit_all(&batches).await,
             Landing::SeveralTables => committer.commit_together(&batches).await,
         };
+        drop(under_way);
         match outcomes {
             Ok(outcomes) => {
                 let reports = std::iter::zip(waiting, outcomes).map(|((_, report), outcome)| report.landed(&outcome));
@@ -343,6 +349,10 @@ impl Ingest {
             progress: &self.progress,
         };
         let attempt = self.environment.uuid();
+        let announced =
+            self.environment.announcements().filter(|_| !options.dry_run).and_then(|folder| {
+                announce(&folder, &name.to_string(), batch_id.as_str(), &attempt.simple().to_string())
+            });
         let sink = match job.quality.on_reject {
             OnReject::Quarantine => {
                 let folder = options.working_folder.join(&job.quality.reject_folder).join(name.to_string());
@@ -424,7 +434,7 @@ impl Ingest {
             Ok((batch, report))
         };
         match described.await {
-            Ok((batch, report)) => Ok(Preparation::Ready(Box::new(Prepared { batch, destination, report }))),
+            Ok((batch, report)) => Ok(Preparation::Ready(Box::new(Prepared { batch, destination, report, announced }))),
             Err(error) => {
                 destination.discard().await;
                 Err(error)
@@ -552,6 +562,7 @@ pub(crate) fn restartable(error: &Error) -> bool {
                 hexfloe_commit::Error::Changed { .. }
                     | hexfloe_commit::Error::NoTable { .. }
                     | hexfloe_commit::Error::TooLate { .. }
+                    | hexfloe_commit::Error::FileGone { .. }
             )
     )
 }

@@ -46,6 +46,46 @@ async fn an_attempt_that_gets_too_old_while_it_writes_does_not_commit() {
     assert_eq!((port.requests().len(), world.files().await), (0, before));
 }
 
+#[rstest]
+#[case::young(59, false)]
+#[case::a_minute_old(60, true)]
+#[tokio::test]
+async fn data_files_that_went_meanwhile_are_not_committed(#[case] seconds: u64, #[case] looked_for: bool) {
+    let world = World::new().await;
+    let batch = world.batch("one", 0..3).await;
+    world.environment.advance(std::time::Duration::from_secs(seconds));
+    let file = batch.files[0].file_path();
+    world.catalog.store().delete(file).await.unwrap();
+    let outcome = world.commit(&batch).await;
+    // A young attempt is trusted: nobody cleans up what is a minute old.
+    let refused = matches!(&outcome, Err(Error::FileGone { file: gone }) if gone == file);
+    assert_eq!((refused, outcome.is_ok()), (looked_for, !looked_for), "{outcome:?}");
+    assert_eq!(world.snapshots().await, usize::from(!looked_for));
+}
+
+/// Nothing can stop a request that is on its way; but it is told, and the way out works.
+#[tokio::test]
+async fn a_batch_whose_files_went_while_its_request_was_on_the_way_is_told_and_can_be_forced() {
+    let world = World::new().await;
+    let batch = world.batch("one", 0..3).await;
+    let (store, environment) = (world.catalog.store().clone(), world.environment.clone());
+    let file = batch.files[0].file_path().to_owned();
+    let suspended = faults::rival(move || {
+        let (store, environment, file) = (store.clone(), environment.clone(), file.clone());
+        async move {
+            environment.advance(HOUR * 25);
+            store.delete(&file).await.unwrap();
+        }
+    });
+    let (late, _port) = world.again().await.through(faults::script([Fault::After(suspended)]));
+    let error = late.commit(&batch).await.unwrap_err();
+    assert!(matches!(&error, Error::Lost { file, .. } if file == batch.files[0].file_path()), "{error}");
+    let mut again = world.batch("one", 0..3).await;
+    again.force = true;
+    committed(&world.commit(&again).await.unwrap());
+    assert_eq!(world.rows().await.len(), 3);
+}
+
 #[tokio::test]
 async fn an_attempt_that_waits_too_long_for_rivals_starts_over() {
     let (world, port) = World::new().await.through(faults::always(Fault::Conflict));
