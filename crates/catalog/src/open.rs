@@ -51,7 +51,7 @@ pub struct OpenCatalog {
 /// What differs between the kinds of catalog when a table is made.
 #[derive(Clone, Debug)]
 enum Kind {
-    /// We write the first metadata file ourselves.
+    /// We write the first metadata file ourselves; so does a catalog that was assembled.
     Sql { warehouse: Location },
     /// The server does; it may also choose the place.
     Rest { catalog: RestCatalog },
@@ -124,6 +124,18 @@ impl OpenCatalog {
         };
         let name = settings.name.clone();
         Ok(Self { name, catalog: Arc::new(catalog), port: Arc::new(port), store, kind: Kind::Sql { warehouse } })
+    }
+
+    /// A catalog made of parts: one in memory, for instance, or one of another kind behind decorators. The first metadata file
+    /// of a new table is written by `catalog`, at a location below `warehouse`.
+    pub fn assemble(
+        name: &str,
+        catalog: Arc<dyn Catalog>,
+        port: Arc<dyn CommitPort>,
+        store: Store,
+        warehouse: Location,
+    ) -> Self {
+        Self { name: name.to_owned(), catalog, port, store, kind: Kind::Sql { warehouse } }
     }
 
     /// This catalog with another commit port: a decorated one, for instance.

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -22,7 +23,9 @@ Exit codes:
   4  the table's cells come from another derivation; nothing was written
   5  conflict: others kept changing the table; run again
   6  commit state unknown; nothing was removed, run again
-  7  catalog or storage unavailable; run again later";
+  7  catalog or storage unavailable; run again later
+  8  cleanup refused: it is not certain that only orphans would go; nothing was removed
+  9  some files should have been removed, and were not; run again";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -37,6 +40,11 @@ pub(crate) enum Command {
     Table {
         #[command(subcommand)]
         command: TableCommand,
+    },
+    /// Remove files that nothing refers to, and let snapshots expire; a dry run without --apply
+    Cleanup {
+        #[command(subcommand)]
+        command: CleanupCommand,
     },
     /// Try what the guarantee needs of a catalog and its store, in a scratch namespace
     Check(CheckArguments),
@@ -53,6 +61,141 @@ pub(crate) enum TableCommand {
     /// Set main back to an earlier snapshot; batches that are undone can be ingested again
     Rollback(RollbackArguments),
 }
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CleanupCommand {
+    /// Remove files of tables that no snapshot, metadata file or statistics entry refers to
+    #[command(after_help = EXIT_CODES)]
+    Orphans(OrphansArguments),
+    /// Let old snapshots expire, and remove the files that only they refer to
+    #[command(after_help = EXIT_CODES)]
+    Snapshots(SnapshotsArguments),
+    /// Remove what a dropped table left
+    #[command(after_help = EXIT_CODES)]
+    Dropped(DroppedArguments),
+    /// Bring back what was put into quarantine
+    #[command(after_help = EXIT_CODES)]
+    Restore(RestoreArguments),
+}
+
+#[derive(Debug, Args)]
+#[group(id = "selection", required = true, multiple = true)]
+pub(crate) struct SelectionArguments {
+    /// Tables: namespace.name
+    #[arg(value_name = "TABLE", group = "selection", conflicts_with_all = ["namespace", "all"])]
+    pub(crate) tables: Vec<String>,
+    /// All tables of a namespace and of those below it
+    #[arg(long, value_name = "NAME", group = "selection", conflicts_with = "all")]
+    pub(crate) namespace: Option<String>,
+    /// All tables of the catalog
+    #[arg(long, group = "selection")]
+    pub(crate) all: bool,
+    /// The catalog file [default: the one below ./lake]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) catalog: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FileArguments {
+    /// Do it; otherwise only say what would be done
+    #[arg(long)]
+    pub(crate) apply: bool,
+    /// Copy files below this location, in the same store, before they are deleted
+    #[arg(long, value_name = "LOCATION")]
+    pub(crate) quarantine: Option<String>,
+    /// Give files this tag instead of deleting them, for lifecycle rules of the bucket (S3)
+    #[arg(long, value_name = "KEY=VALUE", value_parser = tag, conflicts_with = "quarantine")]
+    pub(crate) tag: Option<(String, String)>,
+    /// A place outside the table's location that holds files of this table alone
+    #[arg(long, value_name = "LOCATION")]
+    pub(crate) owned: Vec<String>,
+    /// Schemes that name the same objects: s3a=s3
+    #[arg(long, value_name = "A=B", value_parser = equal_scheme)]
+    pub(crate) equal_scheme: Vec<(String, String)>,
+    /// Print one JSON object on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write one JSON object for each file that is not needed, on a line of its own
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+    /// Write figures for Prometheus
+    #[arg(long, value_name = "FILE")]
+    pub(crate) metrics: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MarginArguments {
+    /// Allow --older-than below 24 h: only when nobody can be writing
+    #[arg(long)]
+    pub(crate) i_understand_younger_than_24h: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OrphansArguments {
+    #[command(flatten)]
+    pub(crate) selection: SelectionArguments,
+    /// Files must have been written so long ago: 3d, 36h, 90m
+    #[arg(long, value_name = "AGE", default_value = "3d", value_parser = age)]
+    pub(crate) older_than: Age,
+    /// Refuse when more than this part of the listed bytes would go
+    #[arg(long, value_name = "0..1", default_value_t = 0.5)]
+    pub(crate) max_fraction: f64,
+    #[command(flatten)]
+    pub(crate) margin: MarginArguments,
+    #[command(flatten)]
+    pub(crate) files: FileArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SnapshotsArguments {
+    #[command(flatten)]
+    pub(crate) selection: SelectionArguments,
+    /// Snapshots older than this may go: 5d, 36h [default: the table's history.expire.max-snapshot-age-ms, else 5d]
+    #[arg(long, value_name = "AGE", value_parser = age)]
+    pub(crate) older_than: Option<Age>,
+    /// Keep so many of each branch, however old [default: the table's history.expire.min-snapshots-to-keep, else 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) retain_last: Option<u32>,
+    #[command(flatten)]
+    pub(crate) files: FileArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DroppedArguments {
+    /// Where the table was
+    #[arg(long, value_name = "LOCATION")]
+    pub(crate) location: String,
+    /// The catalog file, whose tables are asked whether they need anything there [default: the one below ./lake]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) catalog: Option<PathBuf>,
+    /// Every file must have been written so long ago: 3d, 36h
+    #[arg(long, value_name = "AGE", default_value = "3d", value_parser = age)]
+    pub(crate) older_than: Age,
+    #[command(flatten)]
+    pub(crate) margin: MarginArguments,
+    #[command(flatten)]
+    pub(crate) files: FileArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RestoreArguments {
+    /// The location that was given as --quarantine
+    #[arg(long, value_name = "LOCATION")]
+    pub(crate) quarantine: String,
+    /// The catalog file, which says how the store is reached [default: the one below ./lake]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) catalog: Option<PathBuf>,
+    /// Do it; otherwise only say what would be done
+    #[arg(long)]
+    pub(crate) apply: bool,
+    /// Print one JSON object on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A time as people write it: `3d`, `36h`, `90m`, `30s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Age(pub(crate) Duration);
 
 #[derive(Debug, Args)]
 pub(crate) struct IngestArguments {
@@ -198,6 +341,31 @@ fn group(text: &str) -> Result<NonZeroUsize, String> {
 
 fn snapshot(text: &str) -> Result<i64, String> {
     text.parse().map_err(|_| "write the number of a snapshot, as `hexfloe batches TABLE` shows them".to_owned())
+}
+
+fn age(text: &str) -> Result<Age, String> {
+    let units = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
+    let parsed = units.iter().find_map(|(unit, seconds)| {
+        let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+        number.checked_mul(*seconds)
+    });
+    let parsed = if text == "0" { Some(0) } else { parsed };
+    parsed
+        .map(|seconds| Age(Duration::from_secs(seconds)))
+        .ok_or_else(|| "write a number and d, h, m or s: 3d".to_owned())
+}
+
+fn equal_scheme(text: &str) -> Result<(String, String), String> {
+    let is_scheme =
+        |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+    let pair = text.split_once('=').filter(|(one, other)| is_scheme(one) && is_scheme(other));
+    pair.map(|(one, other)| (one.to_owned(), other.to_owned())).ok_or_else(|| "write two schemes: s3a=s3".to_owned())
+}
+
+fn tag(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
+    pair.map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .ok_or_else(|| "write a name and a value: state=orphan".to_owned())
 }
 
 fn date(text: &str) -> Result<String, String> {

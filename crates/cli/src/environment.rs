@@ -1,6 +1,7 @@
 //! The one place that takes clock, randomness and waiting from the system.
 #![expect(clippy::disallowed_methods, reason = "this is where they are taken from, for everybody")]
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -34,5 +35,9 @@ impl Environment for System {
 
     async fn sleep(&self, time: Duration) {
         tokio::time::sleep(time).await;
+    }
+
+    fn announcements(&self) -> Option<PathBuf> {
+        Some(std::env::temp_dir().join("hexfloe-attempts"))
     }
 }

@@ -3,6 +3,9 @@
 use std::error::Error;
 use std::process::ExitCode;
 
+/// Cleaning up was refused: it is not certain that only what nobody needs would go.
+pub(crate) const REFUSED: u8 = 8;
+
 /// A failure with its exit code. The codes are documented in `docs/reference/command-line.md`.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -87,6 +90,22 @@ impl From<hexfloe_commit::Error> for Failure {
 impl From<hexfloe_catalog::Error> for Failure {
     fn from(error: hexfloe_catalog::Error) -> Self {
         hexfloe_ingest::Error::from(error).into()
+    }
+}
+
+impl From<hexfloe_orphan_cleanup::Error> for Failure {
+    fn from(error: hexfloe_orphan_cleanup::Error) -> Self {
+        use hexfloe_orphan_cleanup::{Error, ErrorKind};
+        let code = match error.kind() {
+            ErrorKind::Configuration => 2,
+            ErrorKind::Conflict => 5,
+            ErrorKind::Unknown => 6,
+            ErrorKind::Unavailable => 7,
+            ErrorKind::Refused => REFUSED,
+            _ => 1,
+        };
+        let no_catalog = matches!(error, Error::Catalog(hexfloe_catalog::Error::NoCatalog { .. }));
+        Self { code, message: chain(&error), no_catalog }
     }
 }
 

@@ -4,11 +4,13 @@
 
 mod arguments;
 mod check;
+mod cleanup;
 mod display;
 mod environment;
 mod exit;
 mod ingest;
 mod inspect;
+mod metrics;
 mod open;
 mod refs;
 
@@ -28,6 +30,7 @@ fn main() -> ExitCode {
         match arguments.command {
             Command::Ingest(arguments) => return ingest::run(arguments).await,
             Command::Check(arguments) => return check::run(arguments).await,
+            Command::Cleanup { command } => return cleanup::run(command).await,
             Command::BatchId(arguments) => ingest::batch_id(&arguments),
             Command::Batches(arguments) => inspect::batches(arguments).await,
             Command::Table { command: TableCommand::Show(arguments) } => inspect::show(arguments).await,

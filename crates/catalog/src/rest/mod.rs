@@ -14,6 +14,6 @@ mod client;
 mod port;
 
 pub use catalog::RestCatalog;
-pub(crate) use client::{Client, FIRST_WAIT, pause};
 pub use client::ServerFacts;
+pub(crate) use client::{Client, FIRST_WAIT, pause};
 pub use port::RestPort;

@@ -1,0 +1,238 @@
+//! Letting snapshots expire, and removing the files that only they referred to.
+//!
+//! Metadata decides, and age does not matter to the files: once no snapshot has a file, nobody reads it. What the expired
+//! snapshots refer to is read before they go, and what the table refers to is read again after they went.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures::TryStreamExt;
+use hexfloe_commit::{Committer, Expiry, Retention};
+use hexfloe_store::Location;
+use iceberg::TableIdent;
+use iceberg::spec::TableMetadata;
+use iceberg::table::Table;
+use serde::Serialize;
+
+use crate::error::{Error, Refusal};
+use crate::manifests;
+use crate::orphans::{Cleaner, Roots, note, refuse_without_gc, unexplained};
+use crate::paths::{EqualSchemes, Found};
+use crate::reachable::{Reachable, State, Which};
+use crate::removal::{CHUNK, Disposal, Removal};
+use crate::report::{Fate, FileRecord, Sink, text};
+
+/// How often an expiry is decided anew because somebody else was first.
+const ATTEMPTS: u32 = 10;
+
+/// Which snapshots are to go, and how.
+#[derive(Clone, Debug, Default)]
+pub struct ExpireOptions {
+    /// What is kept where table, branches and tags do not say it.
+    pub retention: Retention,
+    /// Let them go, and not only say which would.
+    pub apply: bool,
+    /// Places outside the table's location whose files may be removed.
+    pub owned: Vec<String>,
+    /// Schemes that are the same.
+    pub equal_schemes: EqualSchemes,
+    /// What is done with files.
+    pub disposal: Disposal,
+}
+
+/// One snapshot that expires.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Expired {
+    /// Its id.
+    pub snapshot_id: i64,
+    /// When it was committed: `2026-08-11T10:11:12.000Z`.
+    pub committed: String,
+}
+
+/// What expired, or would.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ExpireReport {
+    /// The table.
+    pub table: String,
+    /// Whether it was done.
+    pub applied: bool,
+    /// Snapshots, oldest first.
+    pub snapshots: Vec<Expired>,
+    /// Branches and tags.
+    pub refs: Vec<String>,
+    /// Files that only these snapshots refer to.
+    pub files: u64,
+    /// Those that were removed.
+    pub removed: u64,
+    /// Those that got a tag instead.
+    pub tagged: u64,
+    /// Those that should have been removed, or got a tag.
+    pub failed: u64,
+    /// Those that lie outside the table's places, and were left.
+    pub outside: u64,
+    /// Why the work ended before all files were tried.
+    pub stopped: Option<String>,
+}
+
+impl Cleaner {
+    /// Lets snapshots of a table expire, and removes the files that only they referred to. `sink` gets each of these.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`] when it is not certain what may go, before anything is changed; or the failure of the commit.
+    pub async fn expire(
+        &self,
+        table: &TableIdent,
+        options: &ExpireOptions,
+        sink: &mut dyn Sink,
+    ) -> Result<ExpireReport, Error> {
+        let removal = Removal::new(self.store().clone(), self.environment.clone(), &options.disposal)?;
+        let committer = Committer::new(self.catalog.clone(), self.environment.clone());
+        let mut attempts = 0;
+        let (mut report, base, files) = loop {
+            attempts += 1;
+            let base = self.load(table).await?;
+            refuse_without_gc(&base)?;
+            let roots = Roots::of(&base, &options.owned)?;
+            removal.check(&table.to_string(), roots.places())?;
+            let expiry = Expiry::of(&base, &options.retention, self.environment.now_ms())?;
+            let report = said(&base, &expiry, options.apply);
+            if expiry.is_empty() {
+                return Ok(report);
+            }
+            let files = self.only_of(&base, &expiry).await?;
+            if !options.apply {
+                break (report, base, files);
+            }
+            if committer.expire(&base, &expiry).await? {
+                break (report, base, files);
+            }
+            if attempts == ATTEMPTS {
+                let reason = "others kept changing it".to_owned();
+                let table = table.to_string();
+                return Err(hexfloe_commit::Error::Exhausted { table, attempts, waited_ms: 0, reason }.into());
+            }
+            self.environment.sleep(Duration::from_millis(100).mul_f64(self.environment.jitter() + 0.5)).await;
+        };
+        let files = self.unreferenced(&base, files, options, &mut report).await?;
+        report.files = files.len() as u64;
+        for chunk in files.chunks(CHUNK) {
+            if !options.apply {
+                for file in chunk {
+                    note(sink, &record(table, file, Fate::Orphan), 0)?;
+                }
+                continue;
+            }
+            let chunk = chunk.iter().map(|file| record(table, file, Fate::Orphan)).collect();
+            for file in removal.take(chunk).await {
+                *match file.fate {
+                    Fate::Removed => &mut report.removed,
+                    Fate::Tagged => &mut report.tagged,
+                    _ => &mut report.failed,
+                } += 1;
+                note(sink, &file, report.removed)?;
+            }
+        }
+        Ok(report)
+    }
+
+    /// What the snapshots that expire refer to, but for manifests that a snapshot that stays has too: manifest lists,
+    /// manifests, files, statistics.
+    async fn only_of(&self, base: &Table, expiry: &Expiry) -> Result<BTreeSet<String>, Error> {
+        let metadata = base.metadata();
+        let version = metadata.format_version();
+        let reading = self.reading(base.identifier());
+        let goes = |id: i64| expiry.snapshots.contains(&id);
+        let lists = |expired: bool| -> Vec<String> {
+            let chosen = metadata.snapshots().filter(|snapshot| goes(snapshot.snapshot_id()) == expired);
+            chosen.map(|snapshot| snapshot.manifest_list().to_owned()).filter(|list| !list.is_empty()).collect()
+        };
+        let manifests = async |lists: Vec<String>| -> Result<BTreeSet<String>, Error> {
+            let found: Vec<Vec<String>> =
+                reading.all(lists, move |bytes| manifests::of_list(bytes, version)).try_collect().await?;
+            Ok(found.into_iter().flatten().collect())
+        };
+        let kept = manifests(lists(false)).await?;
+        let mut only: BTreeSet<String> =
+            manifests(lists(true)).await?.into_iter().filter(|file| !kept.contains(file)).collect();
+        let entries: Vec<Vec<manifests::Named>> =
+            reading.all(only.iter().cloned().collect(), manifests::of_manifest).try_collect().await?;
+        only.extend(entries.into_iter().flatten().map(|file| file.path));
+        only.extend(lists(true));
+        let statistics = metadata.statistics_iter().filter(|file| goes(file.snapshot_id));
+        only.extend(statistics.map(|file| file.statistics_path.clone()));
+        let statistics = metadata.partition_statistics_iter().filter(|file| goes(file.snapshot_id));
+        only.extend(statistics.map(|file| file.statistics_path.clone()));
+        Ok(only)
+    }
+
+    /// Those of `files` that the table does not refer to without the expired snapshots, and that lie in its places; each as
+    /// it is to be removed.
+    async fn unreferenced(
+        &self,
+        base: &Table,
+        files: BTreeSet<String>,
+        options: &ExpireOptions,
+        report: &mut ExpireReport,
+    ) -> Result<Vec<String>, Error> {
+        let reading = self.reading(base.identifier());
+        let mut reachable = Reachable::new(options.equal_schemes.clone(), Which::Live);
+        let after;
+        let now;
+        let state = if options.apply {
+            now = self.load(base.identifier()).await?;
+            if let Some(reason) = unexplained(base, &now) {
+                return Err(Error::refused(base.identifier(), Refusal::Moved { reason }));
+            }
+            State::of(&now)
+        } else {
+            let ids: Vec<i64> = report.snapshots.iter().map(|expired| expired.snapshot_id).collect();
+            after = without(base.metadata(), &ids)?;
+            State { metadata: &after, ..State::of(base) }
+        };
+        reachable.add(state, &reading).await?;
+        let roots = Roots::of(base, &options.owned)?;
+        let mut unreferenced = BTreeSet::new();
+        for file in files {
+            let Ok(location) = Location::parse(&file) else {
+                report.outside += 1;
+                continue;
+            };
+            let prefix = reachable.prefix(&location);
+            if reachable.find(prefix, location.key()) != Found::No {
+                continue;
+            }
+            if roots.places().iter().any(|place| place.contains(&location)) {
+                unreferenced.insert(location.to_string());
+            } else {
+                report.outside += 1;
+            }
+        }
+        Ok(unreferenced.into_iter().collect())
+    }
+}
+
+/// A table as it would be without some snapshots.
+fn without(metadata: &TableMetadata, snapshots: &[i64]) -> Result<TableMetadata, Error> {
+    let failed = |error| hexfloe_catalog::Error::Definition(Box::new(error));
+    let built = metadata.clone().into_builder(None).remove_snapshots(snapshots).build().map_err(failed)?;
+    Ok(built.metadata)
+}
+
+fn said(base: &Table, expiry: &Expiry, applied: bool) -> ExpireReport {
+    let expired = expiry.snapshots.iter().filter_map(|id| base.metadata().snapshot_by_id(*id));
+    let expired = expired
+        .map(|snapshot| Expired { snapshot_id: snapshot.snapshot_id(), committed: text(snapshot.timestamp_ms()) });
+    ExpireReport {
+        table: base.identifier().to_string(),
+        applied,
+        snapshots: expired.collect(),
+        refs: expiry.refs.iter().cloned().collect(),
+        ..ExpireReport::default()
+    }
+}
+
+fn record(table: &TableIdent, file: &str, fate: Fate) -> FileRecord {
+    let by = file.rsplit('/').next().and_then(crate::Attribution::of);
+    FileRecord { table: table.to_string(), file: file.to_owned(), size: None, last_modified_ms: None, fate, by }
+}

@@ -1,0 +1,79 @@
+//! Deterministic simulation: writers, other engines and cleaners at one table, on a clock that only the simulation moves.
+//!
+//! What goes wrong with tables goes wrong between processes: one stalls for two days in the middle of a commit, another cleans up
+//! meanwhile, a third takes the table back. No test with real processes waits for two days, and none comes back to the one
+//! order of a hundred calls in which a promise breaks. Here both are a number: a run is a function of its seed.
+//!
+//! ```
+//! use hexfloe_replay_verify::Simulation;
+//!
+//! // On a failure: the seed, the promise that was broken, and what everybody did, line by line.
+//! let timeline = Simulation::default().run(7)?;
+//! assert_eq!(timeline.digest(), Simulation::default().run(7)?.digest());
+//! # Ok::<(), Box<hexfloe_replay_verify::Failure>>(())
+//! ```
+//!
+//! # Concepts
+//!
+//! * An **actor** is a future that does what a process would: write a batch, commit it, run again; compact; go back; expire; clean
+//!   up. It is the real code of `hexfloe-commit` and `hexfloe-orphan-cleanup`; other engines are played with the `iceberg`
+//!   crate's own parts.
+//! * Between an actor and the world are two seams, the object store and the catalog. Behind them are [`store::MemoryStore`] and
+//!   [`catalog::MemoryCatalog`], which keep the promises that every store and every catalog keep (the conformance suites say
+//!   so). In front of them are [`gated`] decorators: before and after every call the actor stops at a **gate**.
+//! * The [`Scheduler`] opens one gate at a time, drawn from the seed. At a gate an actor may be stalled, for minutes or days, or
+//!   be dropped as by `kill -9`; it may then begin again as a new process.
+//! * Time is virtual. A step takes milliseconds; when everybody waits, the clock jumps. Each actor's clock is off by some minutes,
+//!   and so is the store's, which dates the files.
+//!
+//! # What is promised, and checked after each run
+//!
+//! 1. Every snapshot in the metadata reads fully: manifest list, manifests, each live data file with its recorded size.
+//! 2. Every snapshot holds exactly the rows that its history says: those of its parent, and the batch that its summary names,
+//!    each row once. Branches only move on to descendants, or back to ancestors.
+//! 3. Who was told that a batch is in the table was told the truth: at some time during the call it was there.
+//! 4. Nothing fails that nobody's doing explains.
+//! 5. When everybody is done and a day has gone by, one cleaner leaves no file that nothing refers to.
+//!
+//! # What is taken for granted
+//!
+//! Two limits, without which no table could be cleaned while it is written to. Between a writer's last look at its own age and the
+//! swap of the pointer lie at most eleven hours: with the twelve that an attempt may be old by then it stays below the
+//! twenty-four of the smallest margin. And an operation of another engine takes at most eleven hours, as such an engine does
+//! not look at its age at all.
+//!
+//! # Same seed, same run
+//!
+//! Everything runs on one thread. Actors are polled by the scheduler alone; what libraries give to tokio runs on the same thread
+//! when an actor waits for it and is at no gate. Nothing runs on a thread for blocking work: readers of the `iceberg` crate do
+//! not use any, and a cleaner with one thread does not. Clock, ids and jitter come from the environment; where the `iceberg`
+//! crate reads the machine's clock, while it builds metadata, the catalog puts the virtual time in its place.
+//!
+//! One thing is not a function of the seed: the libraries walk through hash maps, whose order differs from process to process.
+//! It decides which of several files is read or removed first. The scheduler draws the actor before the gate, so that this
+//! changes nothing for the others; see [`Timeline::digest`].
+//!
+//! # What it does not do
+//!
+//! It finds orders of events, not faults of the network or the disk: nothing is lost, delayed or torn here but processes.
+//! It has one table without partitions, batches that replace themselves, and Parquet files of a few rows.
+
+pub mod catalog;
+mod foreign;
+pub mod gated;
+mod judge;
+mod process;
+mod random;
+mod roles;
+mod scheduler;
+mod simulation;
+pub mod store;
+mod table;
+mod timeline;
+
+pub use judge::Violation;
+pub use process::Lens;
+pub use random::Random;
+pub use scheduler::{ActorEnvironment, Gate, HOUR_MS, Life, Scheduler, Stuck, Temper};
+pub use simulation::{Failure, Simulation};
+pub use timeline::{Event, Timeline};
