@@ -4,7 +4,7 @@ use std::env;
 use std::fs;
 use std::process::Command;
 
-use hexfloe_tests::{Lake, hexfloe, json, repository};
+use hexfloe_tests::{Exit, Lake, hexfloe, json, repository};
 use rstest::rstest;
 
 /// What a section has its reader do.
@@ -79,6 +79,7 @@ fn followed(title: &str) -> Lake {
 #[case::together("Feed several tables from one input", "net.coarse", &["station"], &["1", "2"])]
 #[case::branch("Write, audit, publish", "wap.readings", &["id", "value"], &["1|0.5", "2|0.25", "3|0.75"])]
 #[case::rollback("Go back after a mistake", "geo.points", &["id", "value"], &["1|0.5"])]
+#[case::cleanup("Clean up every week", "grid.meters", &["meter", "kwh"], &["1|0.5", "2|0.25", "3|0.75"])]
 fn a_section_does_what_it_says(
     #[case] title: &str,
     #[case] table: &str,
@@ -98,6 +99,24 @@ fn a_section_does_what_it_says(
         .collect();
     assert_eq!(rows, expected);
     lake.nothing_wrong("unsound", json!({ "table": table }));
+}
+
+/// The section's stray file was found and went, and what expired is known all the same.
+#[test]
+fn the_weekly_cleanup_removes_the_stray_file_and_all_snapshots_but_one() {
+    let lake = followed("Clean up every week");
+    let report = fs::read_to_string(lake.path("orphans.ndjson")).unwrap();
+    let stray = "0123456789abcdef0123456789abcdef-0123456789abcdef0123456789abcdef-00000.parquet";
+    assert_eq!(report.lines().count(), 1, "{report}");
+    assert!(report.contains(stray) && report.contains("\"fate\":\"orphan\""), "{report}");
+
+    let shown = lake.hexfloe(&["table", "show", "grid.meters", "--json"]).ends(Exit::Done).report();
+    assert_eq!(
+        (&shown["snapshots"], &shown["ledger_batches"], &shown["data_files"]),
+        (&json!(1), &json!(2), &json!(2))
+    );
+    let again = lake.hexfloe(&["cleanup", "orphans", "grid.meters", "--json"]).ends(Exit::Done).report();
+    assert_eq!(again["tables"][0]["orphans"]["files"], 0, "{again:#}");
 }
 
 #[test]
