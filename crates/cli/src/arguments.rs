@@ -79,20 +79,30 @@ pub(crate) enum CleanupCommand {
 }
 
 #[derive(Debug, Args)]
-#[group(id = "selection", required = true, multiple = true)]
+#[group(required = true, multiple = true)]
 pub(crate) struct SelectionArguments {
     /// Tables: namespace.name
-    #[arg(value_name = "TABLE", group = "selection", conflicts_with_all = ["namespace", "all"])]
+    #[arg(value_name = "TABLE", conflicts_with_all = ["namespace", "all"])]
     pub(crate) tables: Vec<String>,
     /// All tables of a namespace and of those below it
-    #[arg(long, value_name = "NAME", group = "selection", conflicts_with = "all")]
+    #[arg(long, value_name = "NAME", conflicts_with = "all")]
     pub(crate) namespace: Option<String>,
     /// All tables of the catalog
-    #[arg(long, group = "selection")]
+    #[arg(long)]
     pub(crate) all: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TableArguments {
     /// The catalog file [default: the one below ./lake]
     #[arg(long, value_name = "FILE")]
     pub(crate) catalog: Option<PathBuf>,
+    /// A place outside the table's location that holds files of this table alone
+    #[arg(long, value_name = "LOCATION")]
+    pub(crate) owned: Vec<String>,
+    /// Write figures for Prometheus
+    #[arg(long, value_name = "FILE")]
+    pub(crate) metrics: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -106,9 +116,6 @@ pub(crate) struct FileArguments {
     /// Give files this tag instead of deleting them, for lifecycle rules of the bucket (S3)
     #[arg(long, value_name = "KEY=VALUE", value_parser = tag, conflicts_with = "quarantine")]
     pub(crate) tag: Option<(String, String)>,
-    /// A place outside the table's location that holds files of this table alone
-    #[arg(long, value_name = "LOCATION")]
-    pub(crate) owned: Vec<String>,
     /// Schemes that name the same objects: s3a=s3
     #[arg(long, value_name = "A=B", value_parser = equal_scheme)]
     pub(crate) equal_scheme: Vec<(String, String)>,
@@ -118,9 +125,6 @@ pub(crate) struct FileArguments {
     /// Write one JSON object for each file that is not needed, on a line of its own
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
-    /// Write figures for Prometheus
-    #[arg(long, value_name = "FILE")]
-    pub(crate) metrics: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -134,6 +138,8 @@ pub(crate) struct MarginArguments {
 pub(crate) struct OrphansArguments {
     #[command(flatten)]
     pub(crate) selection: SelectionArguments,
+    #[command(flatten)]
+    pub(crate) table: TableArguments,
     /// Files must have been written so long ago: 3d, 36h, 90m
     #[arg(long, value_name = "AGE", default_value = "3d", value_parser = age)]
     pub(crate) older_than: Age,
@@ -150,6 +156,8 @@ pub(crate) struct OrphansArguments {
 pub(crate) struct SnapshotsArguments {
     #[command(flatten)]
     pub(crate) selection: SelectionArguments,
+    #[command(flatten)]
+    pub(crate) table: TableArguments,
     /// Snapshots older than this may go: 5d, 36h [default: the table's history.expire.max-snapshot-age-ms, else 5d]
     #[arg(long, value_name = "AGE", value_parser = age)]
     pub(crate) older_than: Option<Age>,
@@ -417,7 +425,12 @@ mod tests {
 
     #[test]
     fn arguments_that_exclude_each_other_are_refused() {
-        let refused: [&[&str]; 17] = [
+        let refused: [&[&str]; 22] = [
+            &["cleanup", "orphans"],
+            &["cleanup", "orphans", "--catalog", "lake.toml"],
+            &["cleanup", "orphans", "ns.points", "--all"],
+            &["cleanup", "snapshots", "--namespace", "ns", "--all"],
+            &["cleanup", "orphans", "ns.points", "--older-than", "3"],
             &["ingest"],
             &["ingest", "job.toml", "--group", "0"],
             &["ingest", "job.toml", "--group", "501"],

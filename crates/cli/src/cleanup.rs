@@ -24,6 +24,9 @@ use crate::display::{counted, say};
 use crate::exit::Failure;
 use crate::{display, environment, metrics, open};
 
+/// So many attempts are told of to people.
+const SHOWN: usize = 10;
+
 /// Some files should have gone, and did not.
 const INCOMPLETE: u8 = 9;
 
@@ -78,8 +81,8 @@ pub(crate) async fn run(command: CleanupCommand) -> Result<ExitCode, Failure> {
 }
 
 async fn orphans(arguments: OrphansArguments) -> Result<ExitCode, Failure> {
-    let OrphansArguments { selection, files, older_than, max_fraction, margin } = arguments;
-    if !files.owned.is_empty() && selection.tables.len() != 1 {
+    let OrphansArguments { selection, table, files, older_than, max_fraction, margin } = arguments;
+    if !table.owned.is_empty() && selection.tables.len() != 1 {
         return Err(Failure::configuration("--owned belongs to one table: name that one"));
     }
     let options = OrphanOptions {
@@ -87,41 +90,41 @@ async fn orphans(arguments: OrphansArguments) -> Result<ExitCode, Failure> {
         apply: files.apply,
         below_floor: margin.i_understand_younger_than_24h,
         max_fraction,
-        owned: files.owned.clone(),
+        owned: table.owned.clone(),
         equal_schemes: equal_schemes(&files),
         disposal: disposal(&files),
     };
-    let cleaner = cleaner(selection.catalog.as_deref()).await?;
+    let cleaner = cleaner(table.catalog.as_deref()).await?;
     let tables = chosen(&cleaner, &selection).await?;
     let mut sink = Lines::create(files.report.as_deref())?;
     let mut cleaned = Vec::new();
-    for table in &tables {
-        let report = cleaner.orphans(table, &options, &mut sink).await;
-        cleaned.push(told(table, report));
+    for ident in &tables {
+        let report = cleaner.orphans(ident, &options, &mut sink).await;
+        cleaned.push(told(ident, report));
     }
-    end(&cleaned, &files, sink)
+    end("orphans", &cleaned, &files, table.metrics.as_deref(), sink)
 }
 
 async fn snapshots(arguments: SnapshotsArguments) -> Result<ExitCode, Failure> {
-    let SnapshotsArguments { selection, files, older_than, retain_last } = arguments;
-    if !files.owned.is_empty() && selection.tables.len() != 1 {
+    let SnapshotsArguments { selection, table, files, older_than, retain_last } = arguments;
+    if !table.owned.is_empty() && selection.tables.len() != 1 {
         return Err(Failure::configuration("--owned belongs to one table: name that one"));
     }
     let options = ExpireOptions {
         retention: Retention { older_than: older_than.map(|age| age.0), retain_last },
         apply: files.apply,
-        owned: files.owned.clone(),
+        owned: table.owned.clone(),
         equal_schemes: equal_schemes(&files),
         disposal: disposal(&files),
     };
-    let cleaner = cleaner(selection.catalog.as_deref()).await?;
+    let cleaner = cleaner(table.catalog.as_deref()).await?;
     let mut sink = Lines::create(files.report.as_deref())?;
     let mut cleaned = Vec::new();
-    for table in &chosen(&cleaner, &selection).await? {
-        let report = cleaner.expire(table, &options, &mut sink).await;
-        cleaned.push(told(table, report));
+    for ident in &chosen(&cleaner, &selection).await? {
+        let report = cleaner.expire(ident, &options, &mut sink).await;
+        cleaned.push(told(ident, report));
     }
-    end(&cleaned, &files, sink)
+    end("snapshots", &cleaned, &files, table.metrics.as_deref(), sink)
 }
 
 async fn dropped(arguments: DroppedArguments) -> Result<ExitCode, Failure> {
@@ -140,7 +143,11 @@ async fn dropped(arguments: DroppedArguments) -> Result<ExitCode, Failure> {
     if files.json {
         display::json(&Versioned { version: 1, report: &report })?;
     } else {
-        say(&told_of_dropped(&report));
+        let mut sentences = vec![told_of_dropped(&report)];
+        failures(&mut sentences, &report.failures, report.failed.files);
+        for sentence in sentences {
+            say(&sentence);
+        }
     }
     Ok(if report.failed.files > 0 { ExitCode::from(INCOMPLETE) } else { ExitCode::SUCCESS })
 }
@@ -255,10 +262,16 @@ fn told<T: Outcome>(table: &TableIdent, report: Result<T, Error>) -> Cleaned<T> 
 }
 
 /// The summary, the metrics and the exit code.
-fn end<T: Outcome>(cleaned: &[Cleaned<T>], files: &FileArguments, sink: Lines) -> Result<ExitCode, Failure> {
+fn end<T: Outcome>(
+    command: &str,
+    cleaned: &[Cleaned<T>],
+    files: &FileArguments,
+    metrics: Option<&Path>,
+    sink: Lines,
+) -> Result<ExitCode, Failure> {
     sink.finish()?;
-    if let Some(file) = &files.metrics {
-        metrics::write(file, cleaned)?;
+    if let Some(file) = metrics {
+        metrics::write(file, command, cleaned)?;
     }
     if files.json {
         display::json(&Summary { version: 1, applied: files.apply, tables: cleaned })?;
@@ -315,9 +328,13 @@ impl Outcome for OrphanReport {
         more(&self.undated, "unreferenced, of unknown age: kept");
         more(&self.unknown, "that no table writer names or puts so: kept");
         more(&self.doubtful, "that metadata spells in another encoding: kept");
-        for left in &self.attempts {
+        for left in self.attempts.iter().take(SHOWN) {
             sentences.push(format!("  {} of batch {}, attempt {}", size(&left.count), left.by.batch, left.by.attempt));
         }
+        if self.attempts.len() > SHOWN {
+            sentences.push(format!("  and of {} attempts more: --json has them", self.attempts.len() - SHOWN));
+        }
+        failures(&mut sentences, &self.failures, self.failed.files);
         for place in &self.not_scanned {
             sentences
                 .push(format!("  not scanned: {place} (if it holds files of this table alone, give --owned {place})"));
@@ -376,6 +393,10 @@ impl Outcome for ExpireReport {
         if self.failed > 0 {
             sentences.push(format!("  {} could not be removed", counted(self.failed, "file")));
         }
+        failures(&mut sentences, &self.failures, self.failed);
+        if let Some(reason) = &self.stopped {
+            sentences.push(format!("  stopped: {reason}"));
+        }
         if self.outside > 0 {
             sentences.push(format!("  {} outside the table's places: kept", counted(self.outside, "file")));
         }
@@ -387,8 +408,18 @@ impl Outcome for ExpireReport {
             ("expired_snapshots", "Snapshots that are to expire, or did.", self.snapshots.len() as u64),
             ("expired_files", "Files that only they refer to.", self.files),
             ("removed_files", "Files that went.", self.removed),
+            ("tagged_files", "Files that got a tag instead.", self.tagged),
             ("failed_files", "Files that should have gone, and did not.", self.failed),
         ]
+    }
+}
+
+/// The first files that failed, and how many more there are.
+fn failures(sentences: &mut Vec<String>, failures: &[String], number: u64) {
+    sentences.extend(failures.iter().map(|failure| format!("    {failure}")));
+    let more = number.saturating_sub(failures.len() as u64);
+    if more > 0 {
+        sentences.push(format!("    and {more} more: --report has them"));
     }
 }
 

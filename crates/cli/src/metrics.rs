@@ -7,16 +7,16 @@ use crate::cleanup::{Cleaned, Outcome};
 use crate::exit::Failure;
 
 /// Writes the figures of a run. The file is replaced in one step: whoever reads it sees a whole one.
-pub(crate) fn write<T: Outcome>(file: &Path, cleaned: &[Cleaned<T>]) -> Result<(), Failure> {
+pub(crate) fn write<T: Outcome>(file: &Path, command: &str, cleaned: &[Cleaned<T>]) -> Result<(), Failure> {
     let failed = |error| Failure::unexpected(&format!("write {}", file.display()), error);
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(".part");
     let part = file.with_file_name(name);
-    std::fs::write(&part, text(cleaned)).map_err(failed)?;
+    std::fs::write(&part, text(command, cleaned)).map_err(failed)?;
     std::fs::rename(&part, file).map_err(failed)
 }
 
-fn text<T: Outcome>(cleaned: &[Cleaned<T>]) -> String {
+fn text<T: Outcome>(command: &str, cleaned: &[Cleaned<T>]) -> String {
     let mut metrics: BTreeMap<(&str, &str), Vec<(String, u64)>> = BTreeMap::new();
     let mut add = |name, help, table: &str, value| {
         metrics.entry((name, help)).or_default().push((escaped(table), value));
@@ -37,7 +37,7 @@ fn text<T: Outcome>(cleaned: &[Cleaned<T>]) -> String {
     for ((name, help), values) in metrics {
         text.push_str(&format!("# HELP hexfloe_cleanup_{name} {help}\n# TYPE hexfloe_cleanup_{name} gauge\n"));
         for (table, value) in values {
-            text.push_str(&format!("hexfloe_cleanup_{name}{{table=\"{table}\"}} {value}\n"));
+            text.push_str(&format!("hexfloe_cleanup_{name}{{command=\"{command}\",table=\"{table}\"}} {value}\n"));
         }
     }
     text
@@ -80,12 +80,12 @@ mod tests {
         let expected = concat!(
             "# HELP hexfloe_cleanup_exit_code What a run with this table alone would end with.\n",
             "# TYPE hexfloe_cleanup_exit_code gauge\n",
-            "hexfloe_cleanup_exit_code{table=\"ns.\\\"a\\\"\"} 0\n",
-            "hexfloe_cleanup_exit_code{table=\"ns.b\"} 8\n",
+            "hexfloe_cleanup_exit_code{command=\"orphans\",table=\"ns.\\\"a\\\"\"} 0\n",
+            "hexfloe_cleanup_exit_code{command=\"orphans\",table=\"ns.b\"} 8\n",
             "# HELP hexfloe_cleanup_removed_files Files that went.\n",
             "# TYPE hexfloe_cleanup_removed_files gauge\n",
-            "hexfloe_cleanup_removed_files{table=\"ns.\\\"a\\\"\"} 3\n",
+            "hexfloe_cleanup_removed_files{command=\"orphans\",table=\"ns.\\\"a\\\"\"} 3\n",
         );
-        assert_eq!(text(&[Cleaned::Done(Fake), refused]), expected);
+        assert_eq!(text("orphans", &[Cleaned::Done(Fake), refused]), expected);
     }
 }

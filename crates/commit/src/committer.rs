@@ -306,7 +306,8 @@ impl Committer {
             }
             Err(error) => {
                 self.remove_lost(group, sent, |_| false).await;
-                let undecided = error.kind() != ErrorKind::Unknown && is_open(sent);
+                let decided = matches!(error, Error::Lost { .. }) || error.kind() == ErrorKind::Unknown;
+                let undecided = !decided && is_open(sent);
                 Err(if undecided { unknown(group, error) } else { error })
             }
         }

@@ -81,6 +81,10 @@ impl Expiry {
                 known.insert(reference.snapshot_id);
                 continue;
             };
+            // A branch that is ahead of main can be published only while the line between them is whole.
+            let ahead: Vec<i64> = ancestry(metadata, &name).map(|snapshot| snapshot.snapshot_id()).collect();
+            let main = metadata.current_snapshot_id().and_then(|main| ahead.iter().position(|id| *id == main));
+            kept.extend(ahead.iter().take(main.unwrap_or(0)));
             let (least, age) =
                 (min_snapshots_to_keep.map_or(min_kept, i64::from), max_snapshot_age_ms.unwrap_or(max_age));
             let mut line = 0;

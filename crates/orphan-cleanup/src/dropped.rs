@@ -16,7 +16,7 @@ use crate::error::{Error, Refusal};
 use crate::foreign::{self, Owner};
 use crate::listing;
 use crate::names::{self, Attribution, Kind};
-use crate::orphans::{Cleaner, DEFAULT_MARGIN, FLOOR, Roots, note};
+use crate::orphans::{Cleaner, DEFAULT_MARGIN, FLOOR, Roots, SHOWN, failure, note};
 use crate::paths::{EqualSchemes, Found};
 use crate::reachable::{Reachable, State, Which};
 use crate::removal::{CHUNK, Disposal, Removal};
@@ -71,6 +71,8 @@ pub struct DroppedReport {
     pub tagged: Count,
     /// What should have gone, or got a tag.
     pub failed: Count,
+    /// The first of these, each with the reason.
+    pub failures: Vec<String>,
 }
 
 impl Cleaner {
@@ -82,10 +84,15 @@ impl Cleaner {
     pub async fn tables(&self, namespace: Option<&NamespaceIdent>) -> Result<Vec<TableIdent>, Error> {
         let catalog = self.catalog.catalog();
         let failed = |action: &'static str| {
-            move |source: iceberg::Error| hexfloe_catalog::Error::Table {
-                action,
-                table: "of the catalog".to_owned(),
-                source: Box::new(source),
+            move |source: iceberg::Error| match (source.kind(), namespace) {
+                (iceberg::ErrorKind::NamespaceNotFound, Some(namespace)) => {
+                    Error::Options(format!("there is no namespace {namespace} in the catalog"))
+                }
+                _ => Error::Catalog(hexfloe_catalog::Error::Table {
+                    action,
+                    table: "of the catalog".to_owned(),
+                    source: Box::new(source),
+                }),
             }
         };
         let mut waiting = match namespace {
@@ -121,6 +128,9 @@ impl Cleaner {
         if options.older_than < FLOOR && !options.below_floor {
             return Err(refuse(Refusal::Margin { older_than: options.older_than }));
         }
+        if options.older_than < FLOOR {
+            self.refuse_running(&place, None)?;
+        }
         let removal = Removal::new(self.store().clone(), self.environment.clone(), &options.disposal)?;
         removal.check(&place.to_string(), std::slice::from_ref(&place))?;
         let now = UNIX_EPOCH + Duration::from_millis(u64::try_from(self.environment.now_ms()).unwrap_or(0));
@@ -147,6 +157,7 @@ impl Cleaner {
         all.sort();
         metadata.sort_unstable();
         report.uuid = self.whose(&place, &metadata).await?;
+        self.refuse_without_gc_then(&place, &metadata).await?;
         if let Some(key) = young {
             return Err(refuse(Refusal::Young { file: locate(&key) }));
         }
@@ -184,6 +195,7 @@ impl Cleaner {
                     Fate::Failed { .. } => report.failed.add(size),
                     _ => {}
                 }
+                report.failures.extend(failure(&file).filter(|_| report.failures.len() < SHOWN));
                 note(sink, &file, report.removed.files)?;
             }
         }
@@ -207,6 +219,24 @@ impl Cleaner {
             return Err(Error::refused(place, refusal));
         }
         uuid.ok_or_else(|| Error::refused(place, Refusal::NoTableThere))
+    }
+
+    /// Refuses when the table did not let go of files, as its last metadata says it.
+    async fn refuse_without_gc_then(&self, place: &Location, metadata: &[String]) -> Result<(), Error> {
+        let version = |file: &String| {
+            let name = file.rsplit('/').next().unwrap_or_default().trim_start_matches('v');
+            let digits = name.find(|c: char| !c.is_ascii_digit()).unwrap_or(name.len());
+            name[..digits].parse::<u64>().unwrap_or(u64::MAX)
+        };
+        let last = metadata.iter().map(version).max();
+        for file in metadata.iter().filter(|file| Some(version(file)) == last) {
+            if let Some(value) = foreign::property(self.store(), file, "gc.enabled").await?
+                && !value.trim().eq_ignore_ascii_case("true")
+            {
+                return Err(Error::refused(place, Refusal::GarbageCollection { value }));
+            }
+        }
+        Ok(())
     }
 
     /// Refuses when a table of the catalog is the one, lies there, or refers to a file there; says how many were asked.

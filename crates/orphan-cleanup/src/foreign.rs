@@ -80,6 +80,23 @@ pub(crate) async fn owner(store: &Store, file: &str) -> Result<Owner, Error> {
     }))
 }
 
+/// A property in a metadata file; `None` when it has none of the name, or is not there.
+pub(crate) async fn property(store: &Store, file: &str, name: &str) -> Result<Option<String>, Error> {
+    #[derive(serde::Deserialize)]
+    struct Metadata {
+        #[serde(default)]
+        properties: std::collections::HashMap<String, String>,
+    }
+    match store.read(file).await {
+        // One that cannot be read has been refused before.
+        Ok(whole) => Ok(serde_json::from_slice(&plain(&whole).0)
+            .ok()
+            .and_then(|mut metadata: Metadata| metadata.properties.remove(name))),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// The bytes as they are, or unpacked as far as they go; and what is wrong with what could not be unpacked.
 fn plain(bytes: &[u8]) -> (Vec<u8>, Option<String>) {
     if !bytes.starts_with(&GZIP) {

@@ -36,6 +36,9 @@ pub const FLOOR: Duration = Duration::from_secs(24 * 3600);
 /// The age from which on files are removed, when nothing else is said: as Iceberg's own `remove_orphan_files` has it.
 pub const DEFAULT_MARGIN: Duration = Duration::from_secs(3 * 24 * 3600);
 
+/// How many failures a report tells of; the list of files has them all.
+pub(crate) const SHOWN: usize = 10;
+
 /// How many tables are loaded at once.
 const CONCURRENT_LOADS: usize = 16;
 
@@ -153,7 +156,13 @@ impl Cleaner {
         watch.look_again().await?;
         candidates.retain(|candidate| watch.is_unreferenced(&roots, candidate.key));
         candidates.sort();
-        refuse_fraction(table, candidates.bytes(), report.listed.bytes, options.max_fraction)?;
+        if let Err(refused) = refuse_fraction(table, candidates.bytes(), report.listed.bytes, options.max_fraction) {
+            // What it would have been is what has to be looked at.
+            for candidate in candidates.iter() {
+                note(sink, &record(table, &roots, candidate, Fate::Orphan), 0)?;
+            }
+            return Err(refused);
+        }
 
         report.applied = options.apply;
         report.not_asked = not_asked;
@@ -162,7 +171,7 @@ impl Cleaner {
         report.attempts = left(&candidates);
         if options.apply {
             if options.older_than < FLOOR {
-                self.refuse_running(table)?;
+                self.refuse_running(table, Some(table))?;
             }
             watch.remove(&roots, &removal, &candidates, &mut report, sink).await?;
         } else {
@@ -230,14 +239,20 @@ impl Cleaner {
         if !options.below_floor {
             return Err(Error::refused(table, Refusal::Margin { older_than: options.older_than }));
         }
-        self.refuse_running(table)
+        self.refuse_running(table, Some(table))
     }
 
-    fn refuse_running(&self, table: &TableIdent) -> Result<(), Error> {
-        let running =
-            self.environment.announcements().map(|folder| hexfloe_commit::running(&folder, &table.to_string()));
+    /// Refuses `what` while an attempt at a table, or at any, runs on this machine.
+    pub(crate) fn refuse_running(
+        &self,
+        what: &(impl ToString + ?Sized),
+        table: Option<&TableIdent>,
+    ) -> Result<(), Error> {
+        let table = table.map(ToString::to_string);
+        let folder = self.environment.announcements();
+        let running = folder.map(|folder| hexfloe_commit::running(&folder, table.as_deref()));
         match running.and_then(|running| running.into_iter().next()) {
-            Some(RunningAttempt { batch, attempt }) => Err(Error::refused(table, Refusal::Running { batch, attempt })),
+            Some(RunningAttempt { batch, attempt }) => Err(Error::refused(what, Refusal::Running { batch, attempt })),
             None => Ok(()),
         }
     }
@@ -383,6 +398,7 @@ impl<'a> Sorting<'a> {
             removed: Count::default(),
             tagged: Count::default(),
             failed: Count::default(),
+            failures: Vec::new(),
             stopped: None,
             attempts: Vec::new(),
             roots: roots.places.iter().map(ToString::to_string).collect(),
@@ -562,6 +578,7 @@ impl Watch<'_> {
                     Fate::Tagged => report.tagged.add(size),
                     _ => report.failed.add(size),
                 }
+                report.failures.extend(failure(&file).filter(|_| report.failures.len() < SHOWN));
                 note(sink, &file, report.removed.files)?;
             }
         }
@@ -593,7 +610,9 @@ impl Watch<'_> {
             report.removed.take(candidate.size);
             report.failed.add(candidate.size);
             let fate = Fate::Failed { error: "the store says that it was deleted, and still has it".to_owned() };
-            note(sink, &record(self.last.identifier(), roots, candidate, fate), report.removed.files)?;
+            let file = record(self.last.identifier(), roots, candidate, fate);
+            report.failures.extend(failure(&file).filter(|_| report.failures.len() < SHOWN));
+            note(sink, &file, report.removed.files)?;
         }
         Ok(())
     }
@@ -695,6 +714,14 @@ fn record(table: &TableIdent, roots: &Roots, candidate: Candidate<'_>, fate: Fat
 
 pub(crate) fn note(sink: &mut dyn Sink, record: &FileRecord, removed: u64) -> Result<(), Error> {
     sink.note(record).map_err(|source| Error::Report { removed, source })
+}
+
+/// What a report says of a file that should have gone.
+pub(crate) fn failure(file: &FileRecord) -> Option<String> {
+    match &file.fate {
+        Fate::Failed { error } => Some(format!("{}: {error}", file.file)),
+        _ => None,
+    }
 }
 
 pub(crate) fn millis(time: SystemTime) -> i64 {

@@ -58,6 +58,11 @@ impl Removal {
 
     /// Refuses a quarantine that would itself be cleaned, or that lies in another store.
     pub(crate) fn check(&self, table: &str, places: &[Location]) -> Result<(), Error> {
+        if self.tag.is_some()
+            && let Some(place) = places.iter().find(|place| place.family() != "s3")
+        {
+            return Err(Error::Options(format!("only objects of S3 have tags, and {place} is in another store")));
+        }
         let Some(quarantine) = &self.quarantine else { return Ok(()) };
         for place in places {
             if quarantine == place || place.contains(quarantine) || quarantine.contains(place) {

@@ -90,6 +90,8 @@ pub struct OrphanReport {
     pub tagged: Count,
     /// What should have gone, and is still there, or should have got a tag.
     pub failed: Count,
+    /// The first of those that failed, each with the reason.
+    pub failures: Vec<String>,
     /// Why the work ended before all orphans were tried.
     pub stopped: Option<String>,
     /// Orphans that attempts of ours left, by batch and attempt.

@@ -14,9 +14,9 @@ use iceberg::spec::TableMetadata;
 use iceberg::table::Table;
 use serde::Serialize;
 
-use crate::error::{Error, Refusal};
+use crate::error::{Error, Refusal, causes};
 use crate::manifests;
-use crate::orphans::{Cleaner, Roots, note, refuse_without_gc, unexplained};
+use crate::orphans::{Cleaner, Roots, SHOWN, failure, note, refuse_without_gc, unexplained};
 use crate::paths::{EqualSchemes, Found};
 use crate::reachable::{Reachable, State, Which};
 use crate::removal::{CHUNK, Disposal, Removal};
@@ -68,6 +68,8 @@ pub struct ExpireReport {
     pub tagged: u64,
     /// Those that should have been removed, or got a tag.
     pub failed: u64,
+    /// The first of these, each with the reason.
+    pub failures: Vec<String>,
     /// Those that lie outside the table's places, and were left.
     pub outside: u64,
     /// Why the work ended before all files were tried.
@@ -114,7 +116,15 @@ impl Cleaner {
             }
             self.environment.sleep(Duration::from_millis(100).mul_f64(self.environment.jitter() + 0.5)).await;
         };
-        let files = self.unreferenced(&base, files, options, &mut report).await?;
+        let files = match self.unreferenced(&base, files, options, &mut report).await {
+            Ok(files) => files,
+            // The snapshots are gone: this is no refusal any more.
+            Err(error) if options.apply => {
+                report.stopped = Some(causes(&error));
+                return Ok(report);
+            }
+            Err(error) => return Err(error),
+        };
         report.files = files.len() as u64;
         for chunk in files.chunks(CHUNK) {
             if !options.apply {
@@ -130,6 +140,7 @@ impl Cleaner {
                     Fate::Tagged => &mut report.tagged,
                     _ => &mut report.failed,
                 } += 1;
+                report.failures.extend(failure(&file).filter(|_| report.failures.len() < SHOWN));
                 note(sink, &file, report.removed)?;
             }
         }

@@ -38,6 +38,9 @@ macro_rules! conforms {
             of_many_that_write_one_object_one_wins
             a_write_whose_answer_is_lost_is_found_to_be_there
             many_objects_are_deleted_at_once_with_a_result_for_each
+            scans_and_folders_agree_with_the_listing
+            a_copy_is_whole_and_never_written_over_another_object
+            an_object_says_when_it_was_last_written
         }
     };
     (@tests $subject:expr; $($promise:ident)*) => {
@@ -237,6 +240,89 @@ pub async fn many_objects_are_deleted_at_once_with_a_result_for_each(subject: &d
     }
     assert_eq!(listed(&store, &format!("{root}/many")).await.len(), 1);
     assert_eq!(store.read(&kept).await.unwrap(), "x");
+}
+
+/// What a scan gives is what a listing gives, and so is what one finds from folder to folder.
+pub async fn scans_and_folders_agree_with_the_listing(subject: &dyn Subject) {
+    let (store, root) = (subject.store(), subject.root());
+    let keys = ["/a", "/x/b", "/x/y/c", "/x/y/d e%20ü", "/x/_h3=8/.f", "/xy/g"];
+    for key in keys {
+        write(&store, &format!("{root}{key}"), key.as_bytes()).await;
+    }
+    let at = Location::parse(&root).unwrap();
+    let below = |object: &crate::StoreObject| object.key.strip_prefix(at.key()).unwrap().to_owned();
+    let scanned: Vec<crate::StoreObject> = store.scan(&at).try_collect().await.unwrap();
+    let mut found: Vec<String> = scanned.iter().map(below).collect();
+    found.sort();
+    assert_eq!(found, listed(&store, &root).await);
+    assert!(scanned.iter().all(|object| object.size == below(object).len() as u64));
+
+    let (mut walked, mut waiting) = (Vec::new(), vec![at.clone()]);
+    while let Some(folder) = waiting.pop() {
+        let inside = store.folder(&folder).await.unwrap();
+        let direct = |key: &str| !key[folder.key().len() + 1..].contains('/');
+        assert!(
+            inside.objects.iter().all(|object| direct(&object.key)) && inside.folders.iter().all(|key| direct(key))
+        );
+        walked.extend(inside.objects.iter().map(below));
+        let place = |key: &String| Location::parse(&format!("{}://{}/{key}", at.scheme(), at.authority())).unwrap();
+        waiting.extend(inside.folders.iter().map(place));
+    }
+    walked.sort();
+    assert_eq!(walked, found);
+
+    let nowhere = at.join("nowhere").unwrap();
+    assert_eq!(store.scan(&nowhere).try_collect::<Vec<_>>().await.unwrap(), []);
+    let inside = store.folder(&nowhere).await.unwrap();
+    assert!(inside.objects.is_empty() && inside.folders.is_empty());
+}
+
+/// A copy stays in its store, has all bytes, and takes no place that is taken.
+pub async fn a_copy_is_whole_and_never_written_over_another_object(subject: &dyn Subject) {
+    let (store, root) = (subject.store(), subject.root());
+    let (source, target) = (format!("{root}/a b"), format!("{root}/x/y%20/c"));
+    write(&store, &source, b"first").await;
+    store.copy(&source, &target).await.unwrap();
+    assert_eq!(store.read(&target).await.unwrap(), "first");
+    assert_eq!(store.read(&source).await.unwrap(), "first");
+    // They are two objects.
+    store.delete(&source).await.unwrap();
+    assert_eq!(store.read(&target).await.unwrap(), "first");
+    write(&store, &source, b"second").await;
+    assert!(matches!(store.copy(&source, &target).await, Err(Error::Exists { .. })));
+    assert_eq!(store.read(&target).await.unwrap(), "first");
+    let missing = store.copy(&format!("{root}/nothing"), &format!("{root}/d")).await.unwrap_err();
+    assert!(missing.is_not_found(), "{missing:?}");
+    for elsewhere in ["s3://another-bucket/e", "gs://a-bucket/e"] {
+        assert!(matches!(store.copy(&source, elsewhere).await, Err(Error::Location { .. })), "{elsewhere}");
+    }
+}
+
+/// An object's time is the one that listings give, and a younger one's is not before it.
+pub async fn an_object_says_when_it_was_last_written(subject: &dyn Subject) {
+    let (store, root) = (subject.store(), subject.root());
+    let at = Location::parse(&root).unwrap();
+    let second = std::time::Duration::from_secs(1);
+    let mut last = std::time::SystemTime::UNIX_EPOCH;
+    for name in ["a", "b"] {
+        let location = format!("{root}/{name}");
+        write(&store, &location, b"x").await;
+        let time = store.last_modified(&location).await.unwrap().unwrap();
+        assert!(time + second >= last, "{name} is older than what was there before");
+        let scanned: Vec<crate::StoreObject> = store.scan(&at).try_collect().await.unwrap();
+        let newest = scanned.iter().filter_map(|object| object.last_modified).max().unwrap();
+        // Some answers have whole seconds only.
+        let apart = newest.duration_since(time).unwrap_or_else(|before| before.duration());
+        assert!(apart <= second, "{apart:?} between the answers");
+        last = time;
+    }
+    assert!(store.last_modified(&format!("{root}/nothing")).await.unwrap_err().is_not_found());
+}
+
+async fn write(store: &Store, location: &str, bytes: &[u8]) {
+    let mut upload = store.create(location).await.unwrap();
+    upload.write(bytes.to_vec().into()).await.unwrap();
+    upload.finish().await.unwrap();
 }
 
 /// Answers a request to create an object with a failure, after it was carried out.

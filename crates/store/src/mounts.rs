@@ -380,7 +380,8 @@ impl Store {
         store.copy(&from_path, &to_path).await.map_err(|error| Error::from_store("copy", from, error))
     }
 
-    /// Gives objects a tag, in place of those they have, for the store's lifecycle rules; gives each with what came of it.
+    /// Gives objects a tag, in place of those they have, for the store's lifecycle rules; gives each with what came of it. One
+    /// that is not there is fine.
     ///
     /// Stores that are mounted have no tags, and neither have GCS and Azure.
     pub async fn tag_all(&self, locations: Vec<String>, key: &str, value: &str) -> Vec<(String, Result<(), Error>)> {
@@ -394,8 +395,10 @@ impl Store {
                 let tags: Vec<_> = tags.collect();
                 futures::future::join_all(std::iter::zip(chunk, tags).map(|(location, tagger)| async move {
                     let (tagger, path) = tagger?;
-                    let tagged = tagger.tag(&path, key, value).await;
-                    tagged.map_err(|error| Error::from_store("tag", location, error))
+                    match tagger.tag(&path, key, value).await {
+                        Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+                        Err(error) => Err(Error::from_store("tag", location, error)),
+                    }
                 }))
                 .await
                 .into_iter()
