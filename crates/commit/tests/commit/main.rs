@@ -6,6 +6,7 @@ mod branches;
 mod concurrency;
 mod contract;
 mod deletes;
+mod expiry;
 mod faults;
 mod groups;
 mod ledgers;
