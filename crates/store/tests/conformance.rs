@@ -105,6 +105,83 @@ async fn keys_are_the_names_of_files() {
     }
 }
 
+async fn scanned(subject: &Local) -> Vec<String> {
+    let at = Location::parse(&subject.root()).unwrap();
+    let objects: Vec<_> = subject.store().scan(&at).try_collect().await.unwrap();
+    let mut keys: Vec<String> = objects.into_iter().map(|object| object.key[at.key().len()..].to_owned()).collect();
+    keys.sort();
+    keys
+}
+
+#[tokio::test]
+async fn what_a_killed_process_left_unfinished_on_the_local_disk_is_listed_and_deleted() {
+    let subject = Local::new();
+    let names = ["x.parquet", "x.parquet#1", "x.parquet#23", "y#z", "#4"];
+    for name in names {
+        std::fs::write(subject.folder.path().join(name), "x").unwrap();
+    }
+    assert_eq!(scanned(&subject).await, ["/#4", "/x.parquet", "/x.parquet#1", "/x.parquet#23", "/y#z"]);
+    let at = Location::parse(&subject.root()).unwrap();
+    assert_eq!(subject.store().folder(&at).await.unwrap().objects.len(), 5);
+    let location = |name: &str| format!("{}/{name}", subject.root());
+    subject.store().delete(&location("x.parquet#1")).await.unwrap();
+    subject.store().delete(&location("x.parquet#1")).await.unwrap();
+    let rest = ["x.parquet#23", "#4", "y#z", "x.parquet#99"].map(location).to_vec();
+    for (location, result) in subject.store().delete_all(rest).await {
+        assert!(result.is_ok(), "{location}: {result:?}");
+    }
+    assert_eq!(scanned(&subject).await, ["/x.parquet"]);
+}
+
+#[tokio::test]
+async fn an_upload_that_is_under_way_is_seen_as_unfinished() {
+    let subject = Local::new();
+    let mut upload = subject.store().create(&format!("{}/a.parquet", subject.root())).await.unwrap();
+    upload.write(vec![1; 20 << 20].into()).await.unwrap();
+    let seen = scanned(&subject).await;
+    assert!(seen.len() == 1 && seen[0].starts_with("/a.parquet#"), "{seen:?}");
+    upload.finish().await.unwrap();
+    assert_eq!(scanned(&subject).await, ["/a.parquet"]);
+}
+
+#[tokio::test]
+async fn folders_that_go_while_the_local_disk_is_listed_are_empty() {
+    let subject = Local::new();
+    let folder = subject.folder.path();
+    for place in ["a", "b"] {
+        std::fs::create_dir(folder.join(place)).unwrap();
+        // More than are looked at in one go.
+        for number in 0..2_000 {
+            std::fs::write(folder.join(place).join(number.to_string()), "x").unwrap();
+        }
+    }
+    let mut objects = subject.store().scan(&Location::parse(&subject.root()).unwrap());
+    let mut seen = 0;
+    while let Some(object) = objects.try_next().await.unwrap() {
+        if seen == 0 {
+            let first = if object.key.rsplit_once('/').unwrap().0.ends_with("/a") { "a" } else { "b" };
+            let other = if first == "a" { "b" } else { "a" };
+            std::fs::remove_dir_all(folder.join(other)).unwrap();
+            for number in 1_900..2_000 {
+                std::fs::remove_file(folder.join(first).join(number.to_string())).unwrap();
+            }
+        }
+        seen += 1;
+    }
+    assert!((1_900..=2_000).contains(&seen), "{seen}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_link_on_the_local_disk_that_leads_nowhere_is_no_error() {
+    let subject = Local::new();
+    std::fs::write(subject.folder.path().join("file"), "x").unwrap();
+    std::os::unix::fs::symlink(subject.folder.path().join("nowhere"), subject.folder.path().join("link")).unwrap();
+    assert_eq!(scanned(&subject).await, ["/file"]);
+    let at = Location::parse(&subject.root()).unwrap();
+    assert_eq!(subject.store().folder(&at).await.unwrap().objects.len(), 1);
+}
+
 #[tokio::test]
 async fn uploads_that_fail_leave_no_parts_in_the_store() {
     let subject = Remote::new();
