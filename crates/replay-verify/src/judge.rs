@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::RangeInclusive;
+use std::sync::PoisonError;
 
 use hexfloe_catalog::OpenCatalog;
 use hexfloe_commit::{BatchCommit, names};
@@ -113,10 +114,6 @@ impl<'a> Judge<'a> {
 
     /// Whether everything that the table has is there, and as it should be.
     pub(crate) async fn judge(&mut self) -> Result<(), Violation> {
-        let surprises = self.lake.surprises.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-        if let Some(surprise) = surprises.into_iter().next() {
-            return Err(Violation::Surprise(surprise));
-        }
         let table = self.load().await?;
         let history = History::of(&self.lake.pointers.versions())?;
         let mut snapshots: Vec<&SnapshotRef> = table.metadata().snapshots().collect();
@@ -124,8 +121,11 @@ impl<'a> Judge<'a> {
         for snapshot in snapshots {
             self.snapshot(&table, snapshot, &history).await?;
         }
-        let reports = self.lake.reports.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-        reports.iter().try_for_each(|report| history.check(report))
+        let reports = self.lake.reports.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        reports.iter().try_for_each(|report| history.check(report))?;
+        // Last: what is broken explains more than what somebody noticed of it.
+        let surprises = self.lake.surprises.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        surprises.into_iter().next().map_or(Ok(()), |surprise| Err(Violation::Surprise(surprise)))
     }
 
     async fn load(&self) -> Result<Table, Violation> {

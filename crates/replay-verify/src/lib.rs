@@ -72,7 +72,7 @@ mod table;
 mod timeline;
 
 pub use judge::Violation;
-pub use process::Lens;
+pub use process::{Lens, View};
 pub use random::Random;
 pub use scheduler::{ActorEnvironment, Gate, HOUR_MS, Life, Scheduler, Stuck, Temper};
 pub use simulation::{Failure, Simulation};

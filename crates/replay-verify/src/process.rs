@@ -19,13 +19,16 @@ use crate::table::{self, Trouble};
 /// Where tables are.
 const WAREHOUSE: &str = "memory:///lake";
 
+/// Makes of one thing what an actor sees in its place.
+pub type View<T> = Arc<dyn Fn(Arc<T>) -> Arc<T> + Send + Sync>;
+
 /// What an actor sees instead of the real store and catalog: the place for faults and planted bugs.
 #[derive(Clone, Default)]
 pub struct Lens {
     /// Around the store.
-    pub store: Option<Arc<dyn Fn(Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore> + Send + Sync>>,
+    pub store: Option<View<dyn ObjectStore>>,
     /// Around the catalog.
-    pub catalog: Option<Arc<dyn Fn(Arc<dyn Catalog>) -> Arc<dyn Catalog> + Send + Sync>>,
+    pub catalog: Option<View<dyn Catalog>>,
 }
 
 /// What all actors of a run share.

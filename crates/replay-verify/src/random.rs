@@ -13,14 +13,14 @@ impl Random {
         Self(seed)
     }
 
-    /// A stream of its own, that this one's next number names.
+    /// A stream of its own, that this one's next bits name.
     #[must_use]
     pub fn fork(&mut self) -> Self {
-        Self(self.next())
+        Self(self.bits())
     }
 
     /// The next 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -31,7 +31,7 @@ impl Random {
     /// A number below `end`; 0 when there is none.
     pub fn below(&mut self, end: u64) -> u64 {
         // The bias is below 2⁻³² for the small numbers that are drawn here.
-        if end == 0 { 0 } else { self.next() % end }
+        if end == 0 { 0 } else { self.bits() % end }
     }
 
     /// An index into something of this length; 0 when it is empty.
@@ -56,12 +56,12 @@ impl Random {
 
     /// A number in `0.0..1.0`.
     pub fn fraction(&mut self) -> f64 {
-        f64::from(u32::try_from(self.next() >> 32).unwrap_or(0)) / f64::from(u32::MAX) * 0.999_999
+        f64::from(u32::try_from(self.bits() >> 32).unwrap_or(0)) / f64::from(u32::MAX) * 0.999_999
     }
 
     /// An id that looks like a random one.
     pub fn uuid(&mut self) -> Uuid {
-        let (high, low) = (self.next(), self.next());
+        let (high, low) = (self.bits(), self.bits());
         uuid::Builder::from_random_bytes((u128::from(high) << 64 | u128::from(low)).to_be_bytes()).into_uuid()
     }
 }
@@ -74,7 +74,7 @@ mod tests {
     fn a_seed_is_a_stream() {
         let draw = |seed| {
             let mut random = Random::new(seed);
-            (random.next(), random.below(10), random.uuid(), random.fork().next())
+            (random.bits(), random.below(10), random.uuid(), random.fork().bits())
         };
         assert_eq!(draw(1), draw(1));
         assert_ne!(draw(1), draw(2));

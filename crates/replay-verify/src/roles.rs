@@ -190,7 +190,10 @@ async fn commit(process: &Process, batch: &BatchCommit, number: u64) -> Result<b
             process.gate.note("is late", error.to_string());
             Ok(false)
         }
-        Err(error @ (Error::Exhausted { .. } | Error::Unknown { .. } | Error::Unsuitable { .. })) => Err(error.into()),
+        // The last is a table whose metadata file went, as superseded, between pointer and reading.
+        Err(
+            error @ (Error::Exhausted { .. } | Error::Unknown { .. } | Error::Unsuitable { .. } | Error::Catalog(_)),
+        ) => Err(error.into()),
         // Nobody here is suspended so long that it could be.
         Err(error @ Error::Lost { .. }) => {
             process.surprise(&told(&error));
