@@ -12,6 +12,7 @@ import csv
 import datetime as dt
 import decimal
 import glob
+import gzip
 import hashlib
 import inspect
 import json
@@ -21,13 +22,17 @@ import re
 import sqlite3
 import struct
 import sys
+import time
 import tomllib
 import traceback
+import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import jsonschema
 import psycopg2
 import pyarrow as pa
 import pyarrow.parquet as pq
+import sqlalchemy
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
@@ -35,8 +40,12 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.manifest import DataFileContent, FileFormat, ManifestEntryStatus
-from pyiceberg.types import StringType
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntryStatus
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import LongType, NestedField, StringType
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "fixtures"))
 import headers  # noqa: E402
@@ -705,6 +714,203 @@ def do_add_column(lake, table, name):
     """Adds an optional column of text."""
     with _table(lake, table).update_schema() as update:
         update.add_column(name, StringType())
+
+
+# ---------------------------------------------------------------- what cleaning up is compared with
+
+
+def _place(location):
+    """One spelling for each file: a path, or `s3://bucket/key`."""
+    return re.sub(r"^s3[an]:", "s3:", _local(location.replace("file://localhost/", "file:///")))
+
+
+def _below(lake, location):
+    """Length by place of everything below a location, whatever its name."""
+    if not _remote(_place(location)):
+        folders = os.walk(_local(location), followlinks=True)
+        paths = [os.path.join(folder, name) for folder, _, names in folders for name in names]
+        return {re.sub("/+", "/", path): os.path.getsize(path) for path in paths}
+    bucket, _, prefix = _place(location).removeprefix("s3://").partition("/")
+    pages = _s3(lake).get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix.rstrip("/") + "/")
+    items = [item for page in pages for item in page.get("Contents", [])]
+    return {f"s3://{bucket}/{item['Key']}": item["Size"] for item in items if not item["Key"].endswith("/")}
+
+
+def _reachable(t, live=False):
+    """Every file that a table's metadata leads to, from all of its snapshots; with entries of files that were removed, or only
+    what is live."""
+    metadata = t.metadata
+    named = {t.metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)}
+    named.update(file.statistics_path for file in [*metadata.statistics, *metadata.partition_statistics])
+    for snapshot in t.snapshots():
+        named.add(snapshot.manifest_list)
+        for manifest in snapshot.manifests(t.io):
+            named.add(manifest.manifest_path)
+            entries = manifest.fetch_manifest_entry(t.io, discard_deleted=live)
+            named.update(entry.data_file.file_path for entry in entries)
+    return {re.sub("(?<!:)/+", "/", _place(name)) for name in named}
+
+
+def below(lake, location):
+    """What lies below a location: length by place."""
+    return _below(lake, location)
+
+
+def referenced(lake, table):
+    """The places of all files that some snapshot of a table has, and of those that describe it."""
+    return sorted(_reachable(_table(lake, table), live=True))
+
+
+def unreferenced(lake, table, places=()):
+    """What lies in a table's location, and in other places, and is not its own: length by place."""
+    t = _table(lake, table)
+    found = {}
+    for place in [t.location(), *places]:
+        found |= _below(lake, place)
+    own = _reachable(t)
+    return {path: size for path, size in sorted(found.items()) if path not in own}
+
+
+def snapshot_files(lake, table, snapshot):
+    """The manifest list of a snapshot, and one of its manifests."""
+    t = _table(lake, table)
+    chosen = t.snapshot_by_id(snapshot)
+    return {"manifest_list": chosen.manifest_list, "manifest": chosen.manifests(t.io)[0].manifest_path}
+
+
+def metadata(lake, table):
+    """The table's metadata file, as it is."""
+    t = _table(lake, table)
+    content = _content(t, t.metadata_location)
+    return json.loads(gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content)
+
+
+def do_write(lake, files):
+    """Writes files: text, or bytes as a list of numbers, by location."""
+    s3 = _s3(lake) if isinstance(lake, dict) else None
+
+    def write(location, content):
+        content = bytes(content) if isinstance(content, list) else content.encode()
+        if _remote(location):
+            bucket, _, key = location.removeprefix("s3://").partition("/")
+            s3.put_object(Bucket=bucket, Key=key, Body=content)
+            return
+        os.makedirs(os.path.dirname(_local(location)), exist_ok=True)
+        with open(_local(location), "wb") as file:
+            file.write(content)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, files.keys(), files.values()))
+
+
+def do_copy(lake, source, target, cut=None, packed=False):
+    """Copies a file on the store: whole, or the first bytes of it, or packed by gzip."""
+    place = _place(source)
+    if _remote(place):
+        bucket, _, key = place.removeprefix("s3://").partition("/")
+        content = _s3(lake).get_object(Bucket=bucket, Key=key)["Body"].read()
+    else:
+        with open(place, "rb") as file:
+            content = file.read()
+    do_write(lake, {target: list(gzip.compress(content) if packed else content)[:cut]})
+
+
+def do_remove(lake, location):
+    """Deletes a file, if it is there."""
+    place = _place(location)
+    if not _remote(place):
+        if os.path.exists(place):
+            os.remove(place)
+        return
+    bucket, _, key = place.removeprefix("s3://").partition("/")
+    _s3(lake).delete_object(Bucket=bucket, Key=key)
+
+
+def do_age(lake, hours, below=None):
+    """Sets the time of all local files back, or of those below a location."""
+    then = time.time() - hours * 3600
+    for path in _below(lake, below or os.path.join(lake, "warehouse")):
+        os.utime(path, (then, then), follow_symlinks=False)
+
+
+def do_put_metadata(lake, table, metadata, name=None):
+    """Makes this the table's metadata, in a file of this name, and lets the catalog point to it."""
+    t = _table(lake, table)
+    old = t.metadata_location
+    number = int(re.search(r"/v?(\d+)[^/]*$", old).group(1)) + 1
+    new = f"{old.rsplit('/', 1)[0]}/{name or f'{number:05d}-{uuid.uuid4()}.metadata.json'}"
+    text = json.dumps(metadata)
+    do_write(lake, {new: list(gzip.compress(text.encode())) if ".gz" in new else text})
+    namespace, name = table.rsplit(".", 1)
+    catalog = _catalog(lake)
+    statement = (
+        "UPDATE iceberg_tables SET metadata_location = :new, previous_metadata_location = :old"
+        " WHERE table_namespace = :namespace AND table_name = :name"
+    )
+    with catalog.engine.begin() as connection:
+        connection.execute(sqlalchemy.text(statement), {"new": new, "old": old, "namespace": namespace, "name": name})
+    catalog.engine.dispose()
+    return new
+
+
+def do_make_table(lake, table, version=2, location=None, properties=None, rows=()):
+    """Makes a table as PyIceberg does, with a commit for each list of ids."""
+    catalog = _catalog(lake)
+    schema = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "kind", StringType(), required=False))
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "_kind"))
+    properties = {"format-version": str(version)} | (properties or {})
+    catalog.create_namespace_if_not_exists(table.rsplit(".", 1)[0])
+    t = catalog.create_table(table, schema, location=location, partition_spec=spec, properties=properties)
+    for ids in rows:
+        t.append(pa.Table.from_pylist([{"id": i, "kind": f"{i % 2}"} for i in ids], schema=t.schema().as_arrow()))
+    return t.location()
+
+
+def do_drop(lake, table):
+    """Forgets a table, and leaves its files."""
+    _catalog(lake).drop_table(table)
+
+
+def do_forget(lake, table):
+    """Forgets a table in SQLite that PyIceberg cannot load."""
+    with sqlite3.connect(os.path.join(lake, "catalog.db"), timeout=30) as connection:
+        connection.execute("DELETE FROM iceberg_tables WHERE table_name = ?", (table.rsplit(".", 1)[1],))
+
+
+def do_register(lake, table, metadata_location):
+    """Takes a table into the catalog that has its metadata already."""
+    _catalog(lake).register_table(table, metadata_location)
+
+
+def do_adopt(lake, table, path):
+    """Adds a data file where it lies, whatever its columns, as a file of no partition value."""
+    t = _table(lake, table)
+    with t.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+        append.append_data_file(
+            DataFile.from_args(
+                content=DataFileContent.DATA,
+                file_path=path,
+                file_format=FileFormat.PARQUET,
+                partition=Record(None),
+                record_count=1,
+                file_size_in_bytes=os.path.getsize(path),
+            )
+        )
+
+
+def batch_of(places, attempt):
+    """The batch that names of data files with this attempt begin with, and how many there are."""
+    named = [os.path.basename(place).split("-", 1) for place in places]
+    found = [batch for batch, rest in (name for name in named if len(name) == 2) if rest.replace("-", "").startswith(attempt)]
+    [batch] = set(found)
+    return [batch, len(found)]
+
+
+def do_ref(lake, table, snapshot, tag=None, branch=None, **retention):
+    """Makes a tag or a branch."""
+    manage = _table(lake, table).manage_snapshots()
+    made = manage.create_tag(snapshot, tag, **retention) if tag else manage.create_branch(snapshot, branch, **retention)
+    made.commit()
 
 
 # ---------------------------------------------------------------- fixture tables

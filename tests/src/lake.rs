@@ -113,6 +113,11 @@ impl Lake {
         }
     }
 
+    /// Whether its files are on S3.
+    pub fn is_remote(&self) -> bool {
+        self.catalog.is_some()
+    }
+
     /// Has `hexfloe` go another way to the catalog, through a proxy for one. Secrets stay those of [`Self::catalog`].
     pub fn write_catalog(&self, catalog: &CatalogFile) {
         self.write("catalog.toml", catalog.toml());
@@ -179,8 +184,9 @@ impl Lake {
         }
     }
 
+    /// Starts `hexfloe` in the folder.
     #[track_caller]
-    fn start(&self, arguments: &[&str]) -> Running {
+    pub fn start(&self, arguments: &[&str]) -> Running {
         let mut command = Command::new(place::hexfloe());
         self.complete(&mut command, arguments);
         Running::start(command)
@@ -189,6 +195,8 @@ impl Lake {
     /// Arguments, folder, and what the catalog file refers to.
     fn complete(&self, command: &mut Command, arguments: &[&str]) {
         command.args(arguments).current_dir(self.folder.path()).stdin(Stdio::null());
+        // Attempts say there that they are running: those of other tests have nothing to say to this lake.
+        command.env("TMPDIR", self.folder.path());
         if let Some(catalog) = &self.catalog {
             if arguments.first() != Some(&"batch-id") {
                 command.args(["--catalog", "catalog.toml"]);

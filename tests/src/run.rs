@@ -26,6 +26,10 @@ pub enum Exit {
     Unknown = 6,
     /// The catalog or the storage cannot be reached.
     Unavailable = 7,
+    /// It is not certain that only orphans would go.
+    Refused = 8,
+    /// Some files should have gone, and did not.
+    Incomplete = 9,
 }
 
 /// Waits, as a person would.
