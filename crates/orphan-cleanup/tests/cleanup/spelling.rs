@@ -136,7 +136,7 @@ async fn a_file_that_metadata_has_in_another_encoding_is_kept(#[case] listed: &s
     let orphan = world.orphan_in(&format!("data/{listed}")).await;
     let (report, records) = world.clean().await.unwrap();
     assert_eq!((report.doubtful.files, report.removed.files), (1, 1));
-    assert_eq!(files_of(&records, |fate| *fate == Fate::Doubtful), [file.clone()]);
+    assert_eq!(files_of(&records, |fate| *fate == Fate::Doubtful), std::slice::from_ref(&file));
     let files = world.files().await;
     assert!(files.contains(&file) && !files.contains(&orphan));
 }
