@@ -26,6 +26,9 @@ pub enum Access {
 /// How often a server is asked to make a namespace or a table, while it is away or in disorder.
 const CREATIONS: u32 = 5;
 
+/// How often a table is loaded when its metadata file is not where the catalog said.
+const LOADS: u32 = 3;
+
 /// How often the tables of a SQL catalog are looked for, and made.
 const OPENINGS: u32 = 5;
 
@@ -174,12 +177,18 @@ impl OpenCatalog {
         if let Kind::Rest { catalog } = &self.kind {
             return catalog.load(table).await;
         }
-        match self.catalog.load_table(table).await {
-            Ok(loaded) => Ok(Some(loaded)),
-            Err(error) => match error.kind() {
-                iceberg::ErrorKind::TableNotFound | iceberg::ErrorKind::NamespaceNotFound => Ok(None),
-                _ => Err(Error::table("load", table, error)),
-            },
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.catalog.load_table(table).await {
+                Ok(loaded) => return Ok(Some(loaded)),
+                Err(error) => match error.kind() {
+                    iceberg::ErrorKind::TableNotFound | iceberg::ErrorKind::NamespaceNotFound => return Ok(None),
+                    // The pointer moved on, and the file it had pointed at was removed before it could be read.
+                    _ if tries < LOADS && hexfloe_store::Error::behind(&error).is_some_and(hexfloe_store::Error::is_not_found) => {}
+                    _ => return Err(Error::table("load", table, error)),
+                },
+            }
         }
     }
 

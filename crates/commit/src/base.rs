@@ -86,7 +86,9 @@ pub(crate) async fn referenced<'a>(
         refs::of(table.metadata())?.into_values().map(|reference| reference.snapshot_id).collect();
     let may_know =
         |snapshot: &&SnapshotRef| snapshot.timestamp_ms() >= since_ms || heads.contains(&snapshot.snapshot_id());
-    for snapshot in table.metadata().snapshots().filter(may_know) {
+    let mut snapshots: Vec<&SnapshotRef> = table.metadata().snapshots().filter(may_know).collect();
+    snapshots.sort_unstable_by_key(|snapshot| snapshot.snapshot_id());
+    for snapshot in snapshots {
         referenced.extend(files.get(snapshot.manifest_list()));
         for manifest in cache.manifests(table, snapshot).await? {
             let path = &manifest.file.manifest_path;

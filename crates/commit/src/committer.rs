@@ -20,7 +20,7 @@ use crate::ledger::{Ledger, LedgerBounds, ancestry};
 use crate::plan::{Fate, Plan};
 use crate::retry::Backoff;
 use crate::snapshot::{self, AddedFile, SnapshotDraft, SnapshotRequest};
-use crate::{Error, ErrorKind, Locations, names, refs, rewrite};
+use crate::{Error, Locations, names, refs, rewrite};
 
 /// An attempt older than this does not commit: half of the age at which cleanup may take its files at the earliest.
 const MAX_ATTEMPT_HOURS: i64 = 12;
@@ -306,8 +306,7 @@ impl Committer {
             }
             Err(error) => {
                 self.remove_lost(group, sent, |_| false).await;
-                let decided = matches!(error, Error::Lost { .. }) || error.kind() == ErrorKind::Unknown;
-                let undecided = !decided && is_open(sent);
+                let undecided = !error.is_decided() && is_open(sent);
                 Err(if undecided { unknown(group, error) } else { error })
             }
         }
@@ -337,7 +336,9 @@ impl Committer {
         let started_ms = group.started_ms().min(self.environment.now_ms());
         let since_ms = started_ms.saturating_sub(CLOCK_TOLERANCE_MS);
         let Ok(referenced) = base::referenced(&table, since_ms, &files, &self.cache).await else { return };
-        self.remove(files.difference(&referenced).copied()).await;
+        let mut lost: Vec<&str> = files.difference(&referenced).copied().collect();
+        lost.sort_unstable();
+        self.remove(lost.into_iter()).await;
     }
 
     /// Removes files of ours that nothing refers to. What cannot be removed is left to cleanup.
@@ -508,10 +509,12 @@ impl Committer {
         let mut written = Vec::new();
         let draft = self.draft(&batches, &base, &plan, sent, &mut written).await;
         // Planning and writing can take long, or the process can have been stopped meanwhile.
-        let draft = match draft.and_then(|draft| self.refuse_late(group).map(|()| draft)) {
+        let draft = match draft {
             Ok(draft) => self.refuse_gone(group, &batches).await.map(|()| draft),
             Err(error) => Err(error),
         };
+        // The last thing before the request: nothing is waited for between this look at the clock and the port.
+        let draft = draft.and_then(|draft| self.refuse_late(group).map(|()| draft));
         let draft = match draft {
             Ok(draft) => draft,
             Err(error) => {
@@ -607,7 +610,7 @@ impl Committer {
         expected == Some(0)
     }
 
-    fn refuse_late(&self, group: Group<'_>) -> Result<(), Error> {
+    pub(crate) fn refuse_late(&self, group: Group<'_>) -> Result<(), Error> {
         let hours = self.environment.now_ms().saturating_sub(group.started_ms()) / 3_600_000;
         if hours >= MAX_ATTEMPT_HOURS {
             return Err(Error::TooLate { hours, limit: MAX_ATTEMPT_HOURS });
@@ -628,13 +631,15 @@ impl Committer {
 
     /// A process that was suspended after its last check, for half a day, may have committed files that were cleaned up
     /// meanwhile. Nothing can keep it from that; it says so.
-    async fn refuse_lost(&self, group: Group<'_>, settled: &[Settled]) -> Result<(), Error> {
+    pub(crate) async fn refuse_lost(&self, group: Group<'_>, settled: &[Settled]) -> Result<(), Error> {
         if self.refuse_late(group).is_ok() {
             return Ok(());
         }
         for (batch, settled) in group.batches.iter().zip(settled) {
             if let Some(snapshot_id) = settled.committed()
                 && let Some(file) = self.gone(&[batch]).await?
+                // What expired with its snapshot was let go of by the table itself.
+                && self.load(group).await?.metadata().snapshot_by_id(snapshot_id).is_some()
             {
                 let (table, batch_id) = (group.table(), batch.batch_id.to_string());
                 return Err(Error::Lost { table, batch_id, snapshot_id, file });

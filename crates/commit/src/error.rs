@@ -278,6 +278,11 @@ impl Error {
         move |source| Self::Parquet { action, file: file.to_owned(), source }
     }
 
+    /// Whether it says itself what became of requests that were sent.
+    pub(crate) fn is_decided(&self) -> bool {
+        matches!(self, Self::Lost { .. }) || self.kind() == ErrorKind::Unknown
+    }
+
     /// What the caller should do.
     pub fn kind(&self) -> ErrorKind {
         match self {

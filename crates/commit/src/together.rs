@@ -35,7 +35,7 @@ impl Committer {
         let (settled, attempts, waited) = match result {
             Ok(settled) => settled,
             Err(error) => {
-                let undecided = error.kind() != ErrorKind::Unknown && sent.iter().any(|sent| is_open(sent));
+                let undecided = !error.is_decided() && sent.iter().any(|sent| is_open(sent));
                 let error = match (undecided, groups.first()) {
                     (true, Some(group)) => unknown(*group, error),
                     _ => error,
@@ -85,7 +85,12 @@ impl Committer {
         loop {
             let attempts = u32::try_from(sent.iter().map(Vec::len).max().unwrap_or(0)).unwrap_or(u32::MAX).max(1);
             let outcome = match self.turn(groups, sent, &mut properties).await {
-                Ok(Turn::Settled(settled)) => return Ok((settled, attempts, waited)),
+                Ok(Turn::Settled(settled)) => {
+                    for (group, settled) in std::iter::zip(groups, &settled) {
+                        self.refuse_lost(*group, settled).await?;
+                    }
+                    return Ok((settled, attempts, waited));
+                }
                 Ok(Turn::Sent(outcome)) => outcome,
                 // While a request is not settled, a table that cannot be read decides nothing.
                 Err(error) if sent.iter().flatten().any(|sent| sent.answer != Answer::Refuted) => {
@@ -172,6 +177,9 @@ impl Committer {
                 }
             }
         }
+        // Deciding on one table takes time in which the files of another get old.
+        let late = sending.iter().find_map(|(number, _)| self.refuse_late(groups[*number]).err());
+        let failed = failed.or_else(|| late.map(Err));
         if let Some(failed) = failed {
             // Nothing was sent of what was drafted for the tables before it.
             for (_, unsent) in &sending {

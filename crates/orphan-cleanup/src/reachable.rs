@@ -81,6 +81,7 @@ impl Reachable {
                 lists.push(list.to_owned());
             }
         }
+        lists.sort_unstable();
         let version = metadata.format_version();
         let mut found = std::pin::pin!(reading.all(lists, move |bytes| manifests::of_list(bytes, version)));
         let mut manifests = Vec::new();

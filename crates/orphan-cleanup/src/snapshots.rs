@@ -156,7 +156,10 @@ impl Cleaner {
         let goes = |id: i64| expiry.snapshots.contains(&id);
         let lists = |expired: bool| -> Vec<String> {
             let chosen = metadata.snapshots().filter(|snapshot| goes(snapshot.snapshot_id()) == expired);
-            chosen.map(|snapshot| snapshot.manifest_list().to_owned()).filter(|list| !list.is_empty()).collect()
+            let mut lists: Vec<String> =
+                chosen.map(|snapshot| snapshot.manifest_list().to_owned()).filter(|list| !list.is_empty()).collect();
+            lists.sort_unstable();
+            lists
         };
         let manifests = async |lists: Vec<String>| -> Result<BTreeSet<String>, Error> {
             let found: Vec<Vec<String>> =

@@ -106,7 +106,7 @@ impl Upload {
             Err(error) => return Err(self.fail(error).await),
         }
         let found = self.store.head(&self.path).await;
-        let found = found.map_err(|error| Error::from_store("write", &self.location, error))?.size;
+        let found = found.map_err(|error| Error::from_store("read", &self.location, error))?.size;
         if found != self.written {
             return Err(Error::Mismatch { location: self.location.clone(), written: self.written, found });
         }
