@@ -94,7 +94,7 @@ pub(crate) fn removes_exactly(lake: &Lake, table: &str, expected: &BTreeSet<Stri
 /// Where a lake's warehouse is, in the judge's spelling.
 pub(crate) fn warehouse(lake: &Lake) -> String {
     let local = || lake.path("lake/warehouse").display().to_string();
-    lake.is_remote().then(|| lake.catalog().get("warehouse").unwrap().to_owned()).unwrap_or_else(local)
+    if lake.is_remote() { lake.catalog().get("warehouse").unwrap().to_owned() } else { local() }
 }
 
 /// A margin by which all files of the lake are old: on the local disk their times are set back, elsewhere they cannot be.

@@ -85,7 +85,7 @@ fn a_table_that_others_changed_loses_its_orphans_and_nothing_else(
     let lake = Lake::new();
     let made = lake.ask("do_make_fixture", json!({ "name": name, "hexfloe": hexfloe_tests::hexfloe() }));
     let exact = || {
-        lake.nothing_wrong("wrong_replay", json!({ "table": TABLE, "replayed": [], "snapshots": made["snapshots"] }))
+        lake.nothing_wrong("wrong_replay", json!({ "table": TABLE, "replayed": [], "snapshots": made["snapshots"] }));
     };
     if name == "annotated" {
         plant(&lake, TABLE, &["metadata/statistics.puffin"]);

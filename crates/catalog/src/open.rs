@@ -185,7 +185,8 @@ impl OpenCatalog {
                 Err(error) => match error.kind() {
                     iceberg::ErrorKind::TableNotFound | iceberg::ErrorKind::NamespaceNotFound => return Ok(None),
                     // The pointer moved on, and the file it had pointed at was removed before it could be read.
-                    _ if tries < LOADS && hexfloe_store::Error::behind(&error).is_some_and(hexfloe_store::Error::is_not_found) => {}
+                    _ if tries < LOADS
+                        && hexfloe_store::Error::behind(&error).is_some_and(hexfloe_store::Error::is_not_found) => {}
                     _ => return Err(Error::table("load", table, error)),
                 },
             }

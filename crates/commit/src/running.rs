@@ -7,6 +7,9 @@
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
 
+/// How often a file is made anew that somebody took away before it was locked.
+const ANNOUNCEMENTS: u32 = 10;
+
 /// Says, while it lives, that an attempt is running.
 #[derive(Debug)]
 pub struct Running {
@@ -30,9 +33,15 @@ pub fn announce(folder: &Path, table: &str, batch: &str, attempt: &str) -> Optio
     fs::create_dir_all(folder).ok()?;
     share(folder);
     let path = folder.join(format!("{table}={batch}={attempt}"));
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path).ok()?;
-    file.try_lock().ok()?;
-    Some(Running { path, _file: file })
+    for _ in 0..ANNOUNCEMENTS {
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path).ok()?;
+        // Who looks at it holds it for a moment; and who took it for a dead process's has removed it.
+        file.lock().ok()?;
+        if is_at(&file, &path) {
+            return Some(Running { path, _file: file });
+        }
+    }
+    None
 }
 
 /// The attempts at batches of a table, or of any, that are running, as `folder` says it.
@@ -45,11 +54,11 @@ pub fn running(folder: &Path, table: Option<&str>) -> Vec<RunningAttempt> {
         if table.is_some_and(|table| table != of) {
             continue;
         }
-        match File::open(entry.path()).map(|file| file.try_lock().is_ok()) {
+        let Ok(file) = File::open(entry.path()) else { continue };
+        match file.try_lock_shared() {
             // Left by a process that was killed.
-            Ok(true) => drop(fs::remove_file(entry.path())),
-            Ok(false) => running.push(RunningAttempt { batch: batch.to_owned(), attempt: attempt.to_owned() }),
-            Err(_) => {}
+            Ok(()) => drop(fs::remove_file(entry.path())),
+            Err(_) => running.push(RunningAttempt { batch: batch.to_owned(), attempt: attempt.to_owned() }),
         }
     }
     running.sort();
@@ -59,6 +68,21 @@ pub fn running(folder: &Path, table: Option<&str>) -> Vec<RunningAttempt> {
 impl Drop for Running {
     fn drop(&mut self) {
         drop(fs::remove_file(&self.path));
+    }
+}
+
+/// Whether an open file is the one at a path.
+fn is_at(file: &File, path: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let same = |one: fs::Metadata, other: fs::Metadata| one.dev() == other.dev() && one.ino() == other.ino();
+        file.metadata().ok().zip(fs::metadata(path).ok()).is_some_and(|(one, other)| same(one, other))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = file;
+        path.exists()
     }
 }
 

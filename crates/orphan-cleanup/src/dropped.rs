@@ -17,7 +17,7 @@ use crate::foreign::{self, Owner};
 use crate::listing;
 use crate::names::{self, Attribution, Kind};
 use crate::orphans::{Cleaner, DEFAULT_MARGIN, FLOOR, Roots, SHOWN, failure, note};
-use crate::paths::{EqualSchemes, Found};
+use crate::paths::EqualSchemes;
 use crate::reachable::{Reachable, State, Which};
 use crate::removal::{CHUNK, Disposal, Removal};
 use crate::report::{Count, Fate, FileRecord, Sink};
@@ -258,16 +258,19 @@ impl Cleaner {
             if table.metadata().uuid().to_string().eq_ignore_ascii_case(uuid) {
                 return Err(claimed(format!("the uuid {uuid}")));
             }
-            let roots = Roots::of(&table, &[])?;
+            let roots = Roots::of(&table, &[], self.store())?;
             let own = table.metadata_location().map(Location::parse).transpose()?;
             let overlaps = |theirs: &&Location| *theirs == place || theirs.contains(place) || place.contains(theirs);
             if let Some(theirs) = roots.all().chain(own.as_ref()).find(overlaps) {
                 return Err(claimed(theirs.to_string()));
             }
-            let mut reachable = Reachable::new(options.equal_schemes.clone(), Which::All);
+            let mut reachable = Reachable::new(self.store().clone(), options.equal_schemes.clone(), Which::All);
             reachable.add(State::of(&table), &self.reading(ident)).await?;
-            let prefix = reachable.prefix(place);
-            if let Some(file) = files.iter().find(|file| reachable.find(prefix, file.key) != Found::No) {
+            for file in files.iter() {
+                let location = Location::parse(&format!("{}://{}/{}", place.scheme(), place.authority(), file.key))?;
+                if !reachable.names(&location) {
+                    continue;
+                }
                 return Err(claimed(format!("{}://{}/{}", place.scheme(), place.authority(), file.key)));
             }
         }

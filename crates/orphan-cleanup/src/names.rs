@@ -36,8 +36,11 @@ pub(crate) enum Kind {
     Metadata,
 }
 
-/// The start of the name of the object that a cleaner writes to ask the store for its time.
-pub(crate) const CLOCK: &str = "hexfloe-clock-";
+/// The object that a cleaner writes to ask the store for its time; `id` is never used twice. Named as a manifest list is:
+/// some stores for tables take nothing else.
+pub(crate) fn clock(id: impl std::fmt::Display) -> String {
+    format!("snap-0-0-{id}.avro")
+}
 
 /// Whether a writer of tables may have named a file so, in a root of this kind.
 pub(crate) fn is_of_a_writer(kind: Kind, name: &str) -> bool {
@@ -55,7 +58,6 @@ pub(crate) fn is_of_a_writer(kind: Kind, name: &str) -> bool {
         Kind::Metadata => {
             (known(&[".avro", ".puffin", ".stats", ".parquet", ".orc"]) && has_uuid(name))
                 || (is_metadata(name) && (has_uuid(name) || is_version(name)))
-                || (name.starts_with(CLOCK) && has_uuid(name))
         }
     }
 }
@@ -138,7 +140,7 @@ mod tests {
             "v12.gz.metadata.json".to_owned(),
             format!("123-{UUID}.stats"),
             format!("partition-stats-123-{UUID}.parquet"),
-            format!("{CLOCK}{UUID}"),
+            clock(UUID),
         ] {
             assert!(is_of_a_writer(Kind::Metadata, &name), "{name}");
         }

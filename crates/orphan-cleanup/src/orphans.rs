@@ -36,6 +36,9 @@ pub const FLOOR: Duration = Duration::from_secs(24 * 3600);
 /// The age from which on files are removed, when nothing else is said: as Iceberg's own `remove_orphan_files` has it.
 pub const DEFAULT_MARGIN: Duration = Duration::from_secs(3 * 24 * 3600);
 
+/// How far a commit may be dated before the one that it follows, as the clocks of writers differ: Iceberg allows a minute.
+const CLOCK_TOLERANCE_MS: i64 = 60_000;
+
 /// How many failures a report tells of; the list of files has them all.
 pub(crate) const SHOWN: usize = 10;
 
@@ -136,17 +139,17 @@ impl Cleaner {
         let loaded = self.load(table).await?;
         refuse_without_gc(&loaded)?;
         refuse_nowhere(&loaded)?;
-        let roots = Roots::of(&loaded, &options.owned)?;
+        let roots = Roots::of(&loaded, &options.owned, self.store())?;
         removal.check(&table.to_string(), &roots.places)?;
         let not_asked = self.refuse_neighbours(table, &roots).await?;
         let (now, clock) = self.now(&roots, options.apply).await?;
         let cutoff = now.checked_sub(options.older_than).unwrap_or(UNIX_EPOCH);
 
         let reading = self.reading(table);
-        let mut reachable = Reachable::new(options.equal_schemes.clone(), Which::All);
+        let mut reachable = Reachable::new(self.store().clone(), options.equal_schemes.clone(), Which::All);
         reachable.add(State::of(&loaded), &reading).await?;
         let mut sorting = Sorting::new(&loaded, &roots, &mut reachable, cutoff, sink);
-        for place in &roots.places {
+        for place in 0..roots.places.len() {
             sorting.list(self.store(), place).await?;
         }
         let Sorted { mut candidates, mut report, strange } = sorting.end()?;
@@ -189,12 +192,13 @@ impl Cleaner {
     async fn refuse_neighbours(&self, table: &TableIdent, roots: &Roots) -> Result<Vec<String>, Error> {
         let neighbours = self.neighbours.get_or_init(|| self.ask_everybody()).await;
         for (other, theirs) in neighbours.places.iter().filter(|(other, _)| other != table) {
-            let meets = |theirs: &&Location| {
-                roots.all().any(|ours| ours == *theirs || ours.contains(theirs) || theirs.contains(ours))
-            };
-            if let Some(theirs) = theirs.iter().find(meets) {
-                let (location, theirs) = (roots.location.to_string(), theirs.to_string());
-                return Err(Error::refused(table, Refusal::Overlap { location, other: other.to_string(), theirs }));
+            // What is not scanned loses nothing.
+            for ours in &roots.places {
+                let meets = |theirs: &&Location| ours == *theirs || ours.contains(theirs) || theirs.contains(ours);
+                if let Some(theirs) = theirs.iter().find(meets) {
+                    let (location, theirs) = (ours.to_string(), theirs.to_string());
+                    return Err(Error::refused(table, Refusal::Overlap { location, other: other.to_string(), theirs }));
+                }
             }
         }
         Ok(neighbours.not_asked.iter().filter(|other| **other != table.to_string()).cloned().collect())
@@ -213,7 +217,7 @@ impl Cleaner {
         let mut loaded = futures::stream::iter(tables)
             .map(|ident| async move {
                 let places = match self.load(&ident).await {
-                    Ok(table) => Roots::of(&table, &[]).map(|roots| roots.all().cloned().collect()),
+                    Ok(table) => Roots::of(&table, &[], self.store()).map(|roots| roots.all().cloned().collect()),
                     Err(error) => Err(error),
                 };
                 (ident, places)
@@ -265,7 +269,7 @@ impl Cleaner {
         if !ask {
             return Ok((here, ClockUsed::ThisMachine));
         }
-        let name = format!("{}{}", names::CLOCK, self.environment.uuid());
+        let name = names::clock(self.environment.uuid());
         let place = roots.location.join(&format!("metadata/{name}"))?.to_string();
         let mut upload = self.store().create(&place).await?;
         upload.write(Bytes::from_static(b"?")).await?;
@@ -285,13 +289,15 @@ pub(crate) struct Roots {
     location: Location,
     /// What is listed: the location, and what is declared as the table's own.
     places: Vec<Location>,
+    /// What each of these is when links are followed, if it is another place.
+    linked: Vec<Option<Location>>,
     /// Where there may be orphans, and of which kind.
     roots: Vec<(Kind, Location)>,
     not_scanned: Vec<Location>,
 }
 
 impl Roots {
-    pub(crate) fn of(table: &Table, owned: &[String]) -> Result<Self, Error> {
+    pub(crate) fn of(table: &Table, owned: &[String], store: &Store) -> Result<Self, Error> {
         let metadata = table.metadata();
         let location = Location::parse(metadata.location())?;
         let mut places = vec![location.clone()];
@@ -316,7 +322,8 @@ impl Roots {
         for place in places.iter().filter(|place| **place != location) {
             roots.extend([(Kind::Data, place.clone()), (Kind::Metadata, place.clone())]);
         }
-        Ok(Self { location, places, roots, not_scanned })
+        let linked = places.iter().map(|place| store.linked(place)).collect();
+        Ok(Self { location, places, linked, roots, not_scanned })
     }
 
     pub(crate) fn places(&self) -> &[Location] {
@@ -339,10 +346,44 @@ impl Roots {
         })
     }
 
+    /// How keys that are listed below a place are looked up.
+    fn lookup(&self, reachable: &mut Reachable, place: usize) -> Lookup {
+        let location = self.places.get(place).unwrap_or(&self.location);
+        let real = self.linked.get(place).and_then(Option::as_ref).map(|real| real.key().to_owned());
+        Lookup { prefix: reachable.prefix(location), listed: location.key().len(), real }
+    }
+
+    /// What is known of a listed key.
+    fn find(&self, reachable: &mut Reachable, key: &str) -> Found {
+        let place = self.places.iter().position(|place| is_below(place.key(), key)).unwrap_or(0);
+        self.lookup(reachable, place).find(reachable, key)
+    }
+
     /// A listed key as a location.
     fn locate(&self, key: &str) -> String {
         let place = self.places.iter().find(|place| is_below(place.key(), key)).unwrap_or(&self.location);
         format!("{}://{}/{key}", place.scheme(), place.authority())
+    }
+}
+
+/// How keys below one place are looked up: under their own names, and under those they have when links are followed.
+struct Lookup {
+    prefix: u8,
+    /// How much of a key is the place's.
+    listed: usize,
+    /// What the place is when links are followed, if it is another.
+    real: Option<String>,
+}
+
+impl Lookup {
+    fn find(&self, reachable: &Reachable, key: &str) -> Found {
+        match (reachable.find(self.prefix, key), &self.real) {
+            (Found::No, Some(real)) => {
+                let real = format!("{real}{}", key.get(self.listed..).unwrap_or(key));
+                reachable.find(self.prefix, real.trim_start_matches('/'))
+            }
+            (found, _) => found,
+        }
     }
 }
 
@@ -411,16 +452,17 @@ impl<'a> Sorting<'a> {
         Self { table, roots, reachable, cutoff, sink, sorted, conflict: None, unseen }
     }
 
-    async fn list(&mut self, store: &Store, place: &Location) -> Result<(), Error> {
-        let prefix = self.reachable.prefix(place);
+    async fn list(&mut self, store: &Store, number: usize) -> Result<(), Error> {
+        let Some(place) = self.roots.places.get(number) else { return Ok(()) };
+        let lookup = self.roots.lookup(self.reachable, number);
         let mut objects = listing::everything(store, place);
         while let Some(object) = objects.try_next().await? {
-            self.sort(place, prefix, object)?;
+            self.sort(place, &lookup, object)?;
         }
         Ok(())
     }
 
-    fn sort(&mut self, place: &Location, prefix: u8, object: StoreObject) -> Result<(), Error> {
+    fn sort(&mut self, place: &Location, lookup: &Lookup, object: StoreObject) -> Result<(), Error> {
         let StoreObject { key, size, last_modified } = object;
         if !is_below(place.key(), &key) {
             return Ok(());
@@ -432,7 +474,7 @@ impl<'a> Sorting<'a> {
         let (folder, name) = key.rsplit_once('/').unwrap_or(("", &key));
         // A checksum goes with its file, and stays with it.
         let main = names::checksummed(name).map(|main| format!("{folder}/{main}"));
-        match self.reachable.find(prefix, main.as_deref().unwrap_or(&key)) {
+        match lookup.find(self.reachable, main.as_deref().unwrap_or(&key)) {
             Found::Elsewhere(other) => {
                 if self.conflict.as_ref().is_none_or(|(first, _)| key < *first) {
                     let refusal = self.spelling(place, &key, other);
@@ -538,11 +580,9 @@ impl Watch<'_> {
     }
 
     fn is_unreferenced(&mut self, roots: &Roots, key: &str) -> bool {
-        let place = roots.places.iter().find(|place| is_below(place.key(), key)).unwrap_or(&roots.location);
-        let prefix = self.reachable.prefix(place);
         let (folder, name) = key.rsplit_once('/').unwrap_or(("", key));
         let main = names::checksummed(name).map(|main| format!("{folder}/{main}"));
-        self.reachable.find(prefix, main.as_deref().unwrap_or(key)) == Found::No
+        roots.find(&mut self.reachable, main.as_deref().unwrap_or(key)) == Found::No
     }
 
     /// Removes candidates in chunks, each after one more look at the table; then lists once more, to see that they went.
@@ -567,7 +607,9 @@ impl Watch<'_> {
             let chunk = chunk.filter(|candidate| self.is_unreferenced(roots, candidate.key));
             let chunk: Vec<FileRecord> =
                 chunk.map(|candidate| record(&table, roots, candidate, Fate::Orphan)).collect();
-            for file in removal.take(chunk).await {
+            let files = removal.take(chunk).await;
+            let gone = report.removed.files + files.iter().filter(|file| file.fate == Fate::Removed).count() as u64;
+            for file in files {
                 let size = file.size.unwrap_or(0);
                 match file.fate {
                     Fate::Removed => {
@@ -579,11 +621,16 @@ impl Watch<'_> {
                     _ => report.failed.add(size),
                 }
                 report.failures.extend(failure(&file).filter(|_| report.failures.len() < SHOWN));
-                note(sink, &file, report.removed.files)?;
+                note(sink, &file, gone)?;
             }
         }
-        if report.removed.files > 0 {
-            self.check(roots, candidates, &removed, report, sink).await?;
+        if report.removed.files > 0
+            && let Err(error) = self.check(roots, candidates, &removed, report, sink).await
+        {
+            match error {
+                Error::Report { .. } => return Err(error),
+                error => report.stopped = Some(format!("not all of it is known to be gone: {}", causes(&error))),
+            }
         }
         Ok(())
     }
@@ -628,7 +675,7 @@ pub(crate) fn unexplained(then: &Table, now: &Table) -> Option<String> {
         return Some(format!("its location was {}, and is {}", before.location(), after.location()));
     }
     if after.last_sequence_number() < before.last_sequence_number()
-        || after.last_updated_ms() < before.last_updated_ms()
+        || after.last_updated_ms() < before.last_updated_ms().saturating_sub(CLOCK_TOLERANCE_MS)
     {
         let now = now.metadata_location().unwrap_or_default();
         return Some(format!("its metadata is {now}, which is older than what was there before"));

@@ -62,8 +62,10 @@ pub(crate) struct Paths {
     hashes: Hashes,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 struct Prefix {
+    /// As it was written first.
+    written: String,
     /// With equal schemes made one.
     scheme: String,
     authority: String,
@@ -108,17 +110,19 @@ impl Paths {
 
     /// The index of a scheme and authority; there are not more of them than a table can have.
     pub(crate) fn prefix(&mut self, scheme: &str, authority: &str) -> Option<u8> {
-        let wanted = Prefix { scheme: self.equal.of(scheme), authority: authority.to_owned() };
-        let place = self.prefixes.iter().position(|prefix| *prefix == wanted).unwrap_or_else(|| {
-            self.prefixes.push(wanted);
+        let same = self.equal.of(scheme);
+        let known = self.prefixes.iter().position(|prefix| prefix.scheme == same && prefix.authority == authority);
+        let place = known.unwrap_or_else(|| {
+            let (written, authority) = (scheme.to_owned(), authority.to_owned());
+            self.prefixes.push(Prefix { written, scheme: same, authority });
             self.prefixes.len() - 1
         });
         u8::try_from(place).ok().filter(|place| *place < DECODED)
     }
 
-    /// The scheme and the authority of an index.
+    /// The scheme and the authority of an index, as they were first written.
     pub(crate) fn spelled(&self, prefix: u8) -> (&str, &str) {
-        self.prefixes.get(usize::from(prefix)).map_or(("", ""), |prefix| (&prefix.scheme, &prefix.authority))
+        self.prefixes.get(usize::from(prefix)).map_or(("", ""), |prefix| (&prefix.written, &prefix.authority))
     }
 
     /// What is known of a key that was listed under the prefix of index `under`.

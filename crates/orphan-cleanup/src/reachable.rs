@@ -1,16 +1,16 @@
 //! Everything a table refers to.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use futures::TryStreamExt;
-use hexfloe_store::Location;
+use hexfloe_store::{Location, Store};
 use iceberg::TableIdent;
 use iceberg::spec::TableMetadata;
 use iceberg::table::Table;
 
 use crate::error::{Error, Refusal};
 use crate::manifests::{self, Named};
-use crate::paths::{EqualSchemes, Found, Paths};
+use crate::paths::{EqualSchemes, Found, Paths, Unplaced};
 use crate::reading::Reading;
 
 /// The files that a table refers to, as hashes: from every snapshot in its metadata, whichever ref has it or none, its
@@ -22,6 +22,9 @@ pub(crate) struct Reachable {
     pub(crate) paths: Paths,
     read: HashSet<String>,
     which: Which,
+    store: Store,
+    /// Local folders that were looked at, with what they are when links are followed.
+    folders: HashMap<String, Option<Location>>,
     pub(crate) snapshots: u64,
     pub(crate) manifests: u64,
 }
@@ -36,8 +39,42 @@ pub(crate) enum Which {
 }
 
 impl Reachable {
-    pub(crate) fn new(equal: EqualSchemes, which: Which) -> Self {
-        Self { paths: Paths::new(equal), read: HashSet::new(), which, snapshots: 0, manifests: 0 }
+    pub(crate) fn new(store: Store, equal: EqualSchemes, which: Which) -> Self {
+        let (paths, read, folders) = (Paths::new(equal), HashSet::new(), HashMap::new());
+        Self { paths, read, which, store, folders, snapshots: 0, manifests: 0 }
+    }
+
+    /// Adds a file, under the name that metadata has for it and under the one it has when links are followed.
+    fn insert(&mut self, path: &str) -> Result<(), Unplaced> {
+        self.paths.insert(path)?;
+        let is_local = path.starts_with('/') || path.starts_with("file:");
+        let Some((folder, name)) = path.rsplit_once('/').filter(|_| is_local) else { return Ok(()) };
+        match self.linked(folder) {
+            Some(real) => self.paths.insert(&format!("{real}/{name}")),
+            None => Ok(()),
+        }
+    }
+
+    /// What a local folder is when links are followed, if that is another one.
+    fn linked(&mut self, folder: &str) -> Option<Location> {
+        if let Some(known) = self.folders.get(folder) {
+            return known.clone();
+        }
+        let real = Location::parse(folder).ok().and_then(|folder| self.store.linked(&folder));
+        self.folders.insert(folder.to_owned(), real.clone());
+        real
+    }
+
+    /// Whether the table refers to a file, or to one that is the same when links are followed.
+    pub(crate) fn names(&mut self, file: &Location) -> bool {
+        let prefix = self.prefix(file);
+        if self.find(prefix, file.key()) != Found::No {
+            return true;
+        }
+        let text = file.to_string();
+        let Some((folder, name)) = text.rsplit_once('/') else { return false };
+        let real = self.linked(folder).and_then(|real| real.join(name).ok());
+        real.is_some_and(|real| self.find(prefix, real.key()) != Found::No)
     }
 
     /// Adds what a table refers to as it was loaded.
@@ -49,7 +86,7 @@ impl Reachable {
         let ident = table.ident.to_string();
         let unplaced = |path: &str| Error::refused(&ident, Refusal::Unplaced { path: path.to_owned() });
         for path in table.own_files() {
-            self.paths.insert(&path).map_err(|_| unplaced(&path))?;
+            self.insert(&path).map_err(|_| unplaced(&path))?;
         }
         let manifests = self.manifests_of(table, reading).await?;
         self.manifests += manifests.len() as u64;
@@ -57,7 +94,7 @@ impl Reachable {
         let mut files = std::pin::pin!(reading.all(manifests, manifests::of_manifest));
         while let Some(files) = files.try_next().await? {
             for Named { path, .. } in files.iter().filter(|file| which == Which::All || file.is_live) {
-                self.paths.insert(path).map_err(|_| unplaced(path))?;
+                self.insert(path).map_err(|_| unplaced(path))?;
             }
         }
         Ok(())
@@ -75,7 +112,7 @@ impl Reachable {
                 let reason = format!("its snapshot {} has no manifest list", snapshot.snapshot_id());
                 return Err(Error::refused(&ident, Refusal::Unreadable { file, reason }));
             }
-            self.paths.insert(list).map_err(|_| Error::refused(&ident, Refusal::Unplaced { path: list.to_owned() }))?;
+            self.insert(list).map_err(|_| Error::refused(&ident, Refusal::Unplaced { path: list.to_owned() }))?;
             if self.read.insert(list.to_owned()) {
                 self.snapshots += 1;
                 lists.push(list.to_owned());
@@ -90,9 +127,7 @@ impl Reachable {
                 if self.read.contains(&path) {
                     continue;
                 }
-                self.paths
-                    .insert(&path)
-                    .map_err(|_| Error::refused(&ident, Refusal::Unplaced { path: path.clone() }))?;
+                self.insert(&path).map_err(|_| Error::refused(&ident, Refusal::Unplaced { path: path.clone() }))?;
                 self.read.insert(path.clone());
                 manifests.push(path);
             }

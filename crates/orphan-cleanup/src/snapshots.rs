@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::error::{Error, Refusal, causes};
 use crate::manifests;
 use crate::orphans::{Cleaner, Roots, SHOWN, failure, note, refuse_without_gc, unexplained};
-use crate::paths::{EqualSchemes, Found};
+use crate::paths::EqualSchemes;
 use crate::reachable::{Reachable, State, Which};
 use crate::removal::{CHUNK, Disposal, Removal};
 use crate::report::{Fate, FileRecord, Sink, text};
@@ -95,7 +95,7 @@ impl Cleaner {
             attempts += 1;
             let base = self.load(table).await?;
             refuse_without_gc(&base)?;
-            let roots = Roots::of(&base, &options.owned)?;
+            let roots = Roots::of(&base, &options.owned, self.store())?;
             removal.check(&table.to_string(), roots.places())?;
             let expiry = Expiry::of(&base, &options.retention, self.environment.now_ms())?;
             let report = said(&base, &expiry, options.apply);
@@ -171,7 +171,8 @@ impl Cleaner {
             manifests(lists(true)).await?.into_iter().filter(|file| !kept.contains(file)).collect();
         let entries: Vec<Vec<manifests::Named>> =
             reading.all(only.iter().cloned().collect(), manifests::of_manifest).try_collect().await?;
-        only.extend(entries.into_iter().flatten().map(|file| file.path));
+        // What an entry says was removed was live in a snapshot before, which goes now too, went before, or stays.
+        only.extend(entries.into_iter().flatten().filter(|file| file.is_live).map(|file| file.path));
         only.extend(lists(true));
         let statistics = metadata.statistics_iter().filter(|file| goes(file.snapshot_id));
         only.extend(statistics.map(|file| file.statistics_path.clone()));
@@ -190,7 +191,7 @@ impl Cleaner {
         report: &mut ExpireReport,
     ) -> Result<Vec<String>, Error> {
         let reading = self.reading(base.identifier());
-        let mut reachable = Reachable::new(options.equal_schemes.clone(), Which::Live);
+        let mut reachable = Reachable::new(self.store().clone(), options.equal_schemes.clone(), Which::Live);
         let after;
         let now;
         let state = if options.apply {
@@ -205,15 +206,14 @@ impl Cleaner {
             State { metadata: &after, ..State::of(base) }
         };
         reachable.add(state, &reading).await?;
-        let roots = Roots::of(base, &options.owned)?;
+        let roots = Roots::of(base, &options.owned, self.store())?;
         let mut unreferenced = BTreeSet::new();
         for file in files {
             let Ok(location) = Location::parse(&file) else {
                 report.outside += 1;
                 continue;
             };
-            let prefix = reachable.prefix(&location);
-            if reachable.find(prefix, location.key()) != Found::No {
+            if reachable.names(&location) {
                 continue;
             }
             if roots.places().iter().any(|place| place.contains(&location)) {

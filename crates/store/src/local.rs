@@ -2,6 +2,8 @@
 //!
 //! `object_store` writes a local file under a name with `#` and a number first. What a killed process leaves of it is
 //! invisible to its listing, and not to be deleted through it: it would stay for ever. Here both work.
+//!
+//! Links below the place that is listed are not followed: the same file would be listed twice, under two names.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,7 +16,7 @@ use futures::{StreamExt, TryStreamExt};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    CopyMode, CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
     PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 use walkdir::{DirEntry, WalkDir};
@@ -89,7 +91,7 @@ impl ObjectStore for LocalDisk {
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        let walk = WalkDir::new(on_disk(&prefix.cloned().unwrap_or_default())).min_depth(1).follow_links(true);
+        let walk = WalkDir::new(on_disk(&prefix.cloned().unwrap_or_default())).min_depth(1);
         let files = walk.into_iter().filter_map(|entry| listed(entry).transpose()).filter_map(|entry| match entry {
             Ok(Entry::File(meta)) => Some(Ok(meta)),
             Ok(Entry::Folder(_)) => None,
@@ -107,7 +109,7 @@ impl ObjectStore for LocalDisk {
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
         let walk = WalkDir::new(on_disk(&prefix.cloned().unwrap_or_default()));
-        let walk = walk.min_depth(1).max_depth(1).follow_links(true);
+        let walk = walk.min_depth(1).max_depth(1);
         blocking(move || {
             let (mut objects, mut folders) = (Vec::new(), BTreeSet::new());
             for entry in walk {
@@ -125,8 +127,36 @@ impl ObjectStore for LocalDisk {
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        self.0.copy_opts(from, to, options).await
+        let created = matches!(options.mode, CopyMode::Create);
+        match self.0.copy_opts(from, to, options).await {
+            // A copy is a link, and there are none to another disk.
+            Err(Error::Generic { .. }) => {
+                let (from, to) = (from.clone(), to.clone());
+                blocking(move || copied(&from, &to, created)).await
+            }
+            done => done,
+        }
     }
+}
+
+/// Copies the bytes of a file, and its date.
+fn copied(from: &Path, to: &Path, created: bool) -> Result<()> {
+    let (source, target) = (on_disk(from), on_disk(to));
+    if created && target.exists() {
+        let source = "there is a file of that name".into();
+        return Err(Error::AlreadyExists { path: to.to_string(), source });
+    }
+    let mut part = target.clone().into_os_string();
+    part.push("#0");
+    let copy = || {
+        if let Some(folder) = target.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        fs::copy(&source, &part)?;
+        fs::File::options().write(true).open(&part)?.set_modified(fs::metadata(&source)?.modified()?)?;
+        fs::rename(&part, &target)
+    };
+    copy().map_err(|error| failed(from, error))
 }
 
 enum Entry {
@@ -134,7 +164,7 @@ enum Entry {
     Folder(Path),
 }
 
-/// What an entry is; `None` for one that has gone meanwhile, or is neither file nor folder.
+/// What an entry is; `None` for one that has gone meanwhile, or is neither file nor folder, such as a link.
 fn listed(entry: walkdir::Result<DirEntry>) -> Result<Option<Entry>> {
     let is_gone = |error: &walkdir::Error| {
         error.io_error().is_some_and(|error| error.kind() == io::ErrorKind::NotFound) && error.loop_ancestor().is_none()

@@ -269,6 +269,16 @@ impl Store {
         Ok(StoreObject::from(meta).last_modified)
     }
 
+    /// The folder that a local folder is when links are followed; `None` where that is the same, or there is no such folder, or
+    /// it is not on the local disk.
+    pub fn linked(&self, folder: &Location) -> Option<Location> {
+        if folder.family() != "file" {
+            return None;
+        }
+        let real = std::fs::canonicalize(format!("/{}", folder.key())).ok()?;
+        Location::from_path(&real).ok().filter(|real| real != folder)
+    }
+
     /// Writes a whole small object, replacing what is there.
     pub(crate) async fn put(&self, location: &str, bytes: Bytes) -> Result<(), Error> {
         let (store, path) = self.resolve(location)?;

@@ -51,7 +51,7 @@ async fn any_other_failure_of_a_listing_ends_the_run_with_nothing_deleted(
     assert_eq!(world.files().await, before);
     // Only the object that asks for the store's time.
     let deleted = world.troubles.deleted();
-    assert!(deleted.iter().all(|key| key.contains("/metadata/hexfloe-clock-")), "{deleted:?}");
+    assert!(deleted.iter().all(|key| key.contains("/metadata/snap-0-0-")), "{deleted:?}");
     world.troubles.end();
     assert_eq!(world.clean().await.unwrap().0.removed.files, 4);
 }

@@ -105,7 +105,7 @@ async fn a_table_that_moves_otherwise_than_by_commits_while_it_is_listed_is_refu
         assert!(world.store().size(&orphan).await.is_ok(), "{orphan} is gone");
     }
     let deleted = world.troubles.deleted();
-    assert!(deleted.iter().all(|key| key.contains("/metadata/hexfloe-clock-")), "{deleted:?}");
+    assert!(deleted.iter().all(|key| key.contains("/metadata/snap-0-0-")), "{deleted:?}");
 }
 
 #[rstest]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hexfloe_orphan_cleanup::{Error, Fate, FileRecord, OrphanOptions, Sink};
+use hexfloe_orphan_cleanup::{Error, ErrorKind, Fate, FileRecord, OrphanOptions, Sink};
 use rstest::rstest;
 use tokio::sync::Notify;
 
@@ -177,4 +177,41 @@ async fn a_dry_run_tells_what_would_go_and_writes_nothing() {
     assert_eq!(files_of(&records, |fate| *fate == Fate::Orphan), orphans);
     assert_eq!(world.files().await, before);
     assert_eq!(world.troubles.deleted(), [""; 0]);
+}
+#[rstest]
+#[case::at_once(0)]
+#[case::after_some(2)]
+#[tokio::test]
+async fn a_report_that_cannot_be_written_ends_the_run_and_says_how_many_went(#[case] room: usize) {
+    let world = World::in_bucket().await;
+    world.append().await;
+    world.orphans(1_005).await;
+    let before = world.files().await.len();
+    let error = world.cleaner().orphans(&world.table(), &world.options(), &mut Full(room)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let Error::Report { removed, .. } = &error else { unreachable!("{error:?}") };
+    let gone = before - world.files().await.len();
+    assert_eq!(
+        (gone, usize::try_from(*removed).unwrap()),
+        (1_000, 1_000),
+        "the chunk that could not be told of: {error}"
+    );
+    world.assert_whole().await;
+}
+
+/// The files are gone and cannot come back: the report may not be lost.
+#[tokio::test]
+async fn a_listing_that_fails_after_files_went_does_not_hide_that_they_did() {
+    let world = World::new().await;
+    world.append().await;
+    let orphans = world.orphans(3).await;
+    let troubles = Arc::clone(&world.troubles);
+    world.troubles.before((On::Deleting, 3), "/data/", move || {
+        let troubles = Arc::clone(&troubles);
+        async move { troubles.listing("data", crate::store::Listing::Refused) }
+    });
+    let (report, records) = world.clean().await.unwrap();
+    assert_eq!(report.removed.files, 3);
+    assert_eq!(files_of(&records, |fate| *fate == Fate::Removed), orphans);
+    assert!(report.stopped.is_some(), "whether they are gone was not checked");
 }

@@ -140,3 +140,28 @@ async fn a_file_that_metadata_has_in_another_encoding_is_kept(#[case] listed: &s
     let files = world.files().await;
     assert!(files.contains(&file) && !files.contains(&orphan));
 }
+/// One name of a file is enough to know that the others are not orphans.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_link_to_a_folder_of_the_table_does_not_make_orphans_of_its_files() {
+    let world = World::new().await;
+    let live = world.append_in("data/day=2026-08-11").await;
+    let folder = std::path::PathBuf::from(live.strip_prefix("file://").unwrap()).parent().unwrap().to_owned();
+    std::os::unix::fs::symlink(&folder, folder.parent().unwrap().join("latest")).unwrap();
+    let result = world.clean().await;
+    assert!(world.store().size(&live).await.is_ok(), "a live file is gone: {result:?}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_that_metadata_names_by_way_of_a_link_is_no_orphan() {
+    let world = World::new().await;
+    let file = world.orphan().await;
+    let root = world.root().await;
+    let place = std::path::PathBuf::from(root.strip_prefix("file://").unwrap());
+    let link = place.parent().unwrap().join("link");
+    std::os::unix::fs::symlink(&place, &link).unwrap();
+    world.commit(MAIN_BRANCH, &[&file.replace(place.to_str().unwrap(), link.to_str().unwrap())], false).await;
+    let result = world.clean().await;
+    assert!(world.store().size(&file).await.is_ok(), "a live file is gone: {result:?}");
+}
