@@ -159,6 +159,10 @@ fn what_nothing_refers_to_goes_from_odd_folders_too_and_what_people_put_there_st
         format!("metadata/snap-1-1-{UUID}.avro"),
         format!("metadata/{UUID}-m0.avro"),
     ];
+    if backend == Backend::RestS3 {
+        // A bucket of tables takes no other folders.
+        names.retain(|name| name.matches('/').count() == 1);
+    }
     if !lake.is_remote() {
         names.push(format!("data/00000-6-{UUID}.parquet#1"));
         names.push(format!("data/.00000-7-{UUID}.parquet.crc"));

@@ -19,6 +19,7 @@ use crate::history::{SummaryBatch, batches_of, newest_of};
 use crate::ledger::{Ledger, LedgerBounds, ancestry};
 use crate::plan::{Fate, Plan};
 use crate::retry::Backoff;
+use crate::running::{Running, announce};
 use crate::snapshot::{self, AddedFile, SnapshotDraft, SnapshotRequest};
 use crate::{Error, Locations, names, refs, rewrite};
 
@@ -193,6 +194,12 @@ impl Committer {
     /// Whether what the port denies is certain.
     pub(crate) fn is_certain(&self) -> bool {
         self.catalog.port().is_certain()
+    }
+
+    /// Says that something is being committed that is no batch.
+    pub(crate) fn announce(&self, table: &TableIdent) -> Option<Running> {
+        let folder = self.environment.announcements()?;
+        announce(&folder, &table.to_string(), "-", &self.environment.uuid().simple().to_string())
     }
 
     pub(crate) fn ledger_bounds(&self) -> LedgerBounds {

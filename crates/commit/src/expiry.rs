@@ -132,6 +132,7 @@ impl Committer {
         if expiry.is_empty() {
             return Ok(true);
         }
+        let _announced = self.announce(base.identifier());
         let metadata = base.metadata();
         let mut updates: Vec<TableUpdate> =
             expiry.refs.iter().map(|name| TableUpdate::RemoveSnapshotRef { ref_name: name.clone() }).collect();

@@ -271,6 +271,7 @@ impl Committer {
         table: &TableIdent,
         is_done: impl Fn(&TableMetadata) -> bool,
     ) -> Result<(), Error> {
+        let _announced = self.announce(table);
         let (reason, source, denied) = match self.catalog().port().commit(&request).await? {
             CommitOutcome::Committed(_) => return Ok(()),
             CommitOutcome::Conflict { reason } => (reason, None, true),

@@ -37,6 +37,7 @@ pub fn announce(folder: &Path, table: &str, batch: &str, attempt: &str) -> Optio
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path).ok()?;
         // Who looks at it holds it for a moment; and who took it for a dead process's has removed it.
         file.lock().ok()?;
+        readable(&file);
         if is_at(&file, &path) {
             return Some(Running { path, _file: file });
         }
@@ -54,11 +55,20 @@ pub fn running(folder: &Path, table: Option<&str>) -> Vec<RunningAttempt> {
         if table.is_some_and(|table| table != of) {
             continue;
         }
-        let Ok(file) = File::open(entry.path()) else { continue };
-        match file.try_lock_shared() {
+        // A pipe would be waited for.
+        if !entry.metadata().is_ok_and(|meta| meta.is_file()) {
+            continue;
+        }
+        let locked = match File::open(entry.path()) {
+            Ok(file) => file.try_lock_shared().map(|()| file).map_err(|_| ()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            // Somebody else's, who does not let us look.
+            Err(_) => Err(()),
+        };
+        match locked {
             // Left by a process that was killed.
-            Ok(()) => drop(fs::remove_file(entry.path())),
-            Err(_) => running.push(RunningAttempt { batch: batch.to_owned(), attempt: attempt.to_owned() }),
+            Ok(_file) => drop(fs::remove_file(entry.path())),
+            Err(()) => running.push(RunningAttempt { batch: batch.to_owned(), attempt: attempt.to_owned() }),
         }
     }
     running.sort();
@@ -69,6 +79,17 @@ impl Drop for Running {
     fn drop(&mut self) {
         drop(fs::remove_file(&self.path));
     }
+}
+
+/// Everybody may see that it is locked.
+fn readable(file: &File) {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        drop(file.set_permissions(fs::Permissions::from_mode(0o644)));
+    }
+    #[cfg(not(unix))]
+    let _ = file;
 }
 
 /// Whether an open file is the one at a path.

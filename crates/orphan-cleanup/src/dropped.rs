@@ -221,15 +221,9 @@ impl Cleaner {
         uuid.ok_or_else(|| Error::refused(place, Refusal::NoTableThere))
     }
 
-    /// Refuses when the table did not let go of files, as its last metadata says it.
+    /// Refuses when the table did not let go of files, as any of its metadata says.
     async fn refuse_without_gc_then(&self, place: &Location, metadata: &[String]) -> Result<(), Error> {
-        let version = |file: &String| {
-            let name = file.rsplit('/').next().unwrap_or_default().trim_start_matches('v');
-            let digits = name.find(|c: char| !c.is_ascii_digit()).unwrap_or(name.len());
-            name[..digits].parse::<u64>().unwrap_or(u64::MAX)
-        };
-        let last = metadata.iter().map(version).max();
-        for file in metadata.iter().filter(|file| Some(version(file)) == last) {
+        for file in metadata {
             if let Some(value) = foreign::property(self.store(), file, "gc.enabled").await?
                 && !value.trim().eq_ignore_ascii_case("true")
             {

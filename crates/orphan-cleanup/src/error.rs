@@ -117,6 +117,22 @@ pub enum Refusal {
         /// The path.
         path: String,
     },
+    /// The catalog's pointer may be an old one.
+    #[error(
+        "{file} is metadata of this table, and newer than what the catalog knows: the catalog may be an older copy, or another one may have the table too; remove the file by hand if it is not needed"
+    )]
+    Newer {
+        /// The metadata file.
+        file: String,
+    },
+    /// Another table's place cannot be compared.
+    #[error("table {other} of the catalog has the place {path:?}, which is not plain: it may be this one")]
+    Incomparable {
+        /// The other table.
+        other: String,
+        /// Its place.
+        path: String,
+    },
     /// The listing does not show what must be there.
     #[error("{file} is the table's own, and the listing does not show it: the listing cannot be trusted")]
     NotListed {

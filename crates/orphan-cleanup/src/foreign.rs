@@ -34,7 +34,14 @@ pub(crate) async fn refuse_foreign(store: &Store, table: &Table, files: &[String
     while let Some((file, owner)) = whose.try_next().await? {
         let refusal = match owner {
             Owner::Gone => continue,
-            Owner::Table(owner) if owner.eq_ignore_ascii_case(&uuid) => continue,
+            Owner::Table(owner) if owner.eq_ignore_ascii_case(&uuid) => {
+                // A commit that failed leaves one that is a step ahead. One that is further was committed, elsewhere.
+                let number = sequence_number(store, &file).await?;
+                if number.is_none_or(|number| number <= table.metadata().last_sequence_number() + 1) {
+                    continue;
+                }
+                Refusal::Newer { file }
+            }
             Owner::Table(owner) => Refusal::Foreign { file, whose: format!("uuid {owner}") },
             Owner::View(owner) => Refusal::Foreign { file, whose: format!("a view, uuid {owner}") },
             Owner::Nobody(reason) => Refusal::Unreadable { file, reason },
@@ -42,6 +49,25 @@ pub(crate) async fn refuse_foreign(store: &Store, table: &Table, files: &[String
         return Err(Error::refused(&ident, refusal));
     }
     Ok(())
+}
+
+/// The last sequence number in a metadata file; `None` when it has none, or is not there.
+async fn sequence_number(store: &Store, file: &str) -> Result<Option<i64>, Error> {
+    let beginning = match store.read_range(file, 0..BEGINNING).await {
+        Ok(beginning) => beginning,
+        Err(error) if error.is_not_found() => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    // Nearly all of them are found here; and in a file that is cut off the number is whole, or the next key is not there.
+    let found = number_in(&plain(&beginning).0, "last-sequence-number");
+    if found.is_some() {
+        return Ok(found);
+    }
+    match store.read(file).await {
+        Ok(whole) => Ok(number_in(&plain(&whole).0, "last-sequence-number")),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// What a metadata file says of itself.
@@ -115,6 +141,38 @@ fn owner_in(text: &[u8]) -> Option<Owner> {
     found.take()
 }
 
+/// A number at the top level of a JSON object, if something follows it.
+fn number_in(text: &[u8], name: &str) -> Option<i64> {
+    struct Search<'a> {
+        name: &'a str,
+        found: &'a Cell<Option<i64>>,
+    }
+    impl<'de> Visitor<'de> for Search<'_> {
+        type Value = ();
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("metadata of a table")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+            while let Some(key) = map.next_key::<String>()? {
+                if key == self.name {
+                    let number = map.next_value()?;
+                    // Cut off within its digits it would be another number: what follows has to be there.
+                    let _ = map.next_key::<String>()?;
+                    self.found.set(Some(number));
+                    return Err(de::Error::custom("found"));
+                }
+                map.next_value::<IgnoredAny>()?;
+            }
+            Ok(())
+        }
+    }
+    let found = Cell::new(None);
+    let _ = serde_json::Deserializer::from_slice(text).deserialize_map(Search { name, found: &found });
+    found.get()
+}
+
 struct Search<'a>(&'a Cell<Option<Owner>>);
 
 impl<'de> Visitor<'de> for Search<'_> {
@@ -160,6 +218,15 @@ mod tests {
         assert_eq!(is(r#"{"properties":{"table-uuid":"b"}}"#), None);
         assert_eq!(is(r#"{"table-uuid":"a"#), None);
         assert_eq!(is("[1]"), None);
+    }
+
+    #[test]
+    fn a_number_that_is_cut_off_is_none() {
+        let is = |text: &str| number_in(text.as_bytes(), "n");
+        assert_eq!(is(r#"{"a":{"n":1},"n":12,"b":1}"#), Some(12));
+        assert_eq!(is(r#"{"n":12}"#), Some(12));
+        assert_eq!(is(r#"{"n":12"#), None);
+        assert_eq!(is(r#"{"a":1}"#), None);
     }
 
     #[test]

@@ -10,9 +10,25 @@ use serde_avro_fast::object_container_file_encoding::Reader;
 /// Why a file is not a manifest, or not a manifest list.
 pub(crate) type Unread = Box<dyn std::error::Error + Send + Sync>;
 
-#[derive(Deserialize)]
-struct Listed {
-    manifest_path: String,
+/// A manifest in a list.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+pub(crate) struct Listed {
+    #[serde(rename = "manifest_path")]
+    pub(crate) path: String,
+    #[serde(default, alias = "added_data_files_count")]
+    added_files_count: Option<i32>,
+    #[serde(default, alias = "existing_data_files_count")]
+    existing_files_count: Option<i32>,
+    #[serde(default, alias = "deleted_data_files_count")]
+    deleted_files_count: Option<i32>,
+}
+
+impl Listed {
+    /// How many entries it has, if the list says so.
+    fn entries(&self) -> Option<i64> {
+        let counts = [self.added_files_count?, self.existing_files_count?, self.deleted_files_count?];
+        Some(counts.into_iter().map(i64::from).sum())
+    }
 }
 
 #[derive(Deserialize)]
@@ -38,22 +54,40 @@ pub(crate) struct Named {
 }
 
 /// The manifests of a manifest list.
-pub(crate) fn of_list(bytes: &[u8], version: FormatVersion) -> Result<Vec<String>, Unread> {
+pub(crate) fn of_list(bytes: &[u8], version: FormatVersion) -> Result<Vec<Listed>, Unread> {
     let quick = Reader::from_slice(bytes).map_err(Unread::from).and_then(|mut reader| {
         let entries: Result<Vec<Listed>, _> = reader.deserialize().collect();
-        Ok(entries?.into_iter().map(|entry| entry.manifest_path).collect())
+        Ok(entries?)
     });
     match quick {
-        Ok(paths) => Ok(paths),
+        Ok(listed) => Ok(listed),
         Err(_) => {
+            let count = |count: Option<u32>| count.and_then(|count| i32::try_from(count).ok());
             let list = ManifestList::parse_with_version(bytes, version)?;
-            Ok(list.entries().iter().map(|entry| entry.manifest_path.clone()).collect())
+            let listed = list.entries().iter().map(|entry| Listed {
+                path: entry.manifest_path.clone(),
+                added_files_count: count(entry.added_files_count),
+                existing_files_count: count(entry.existing_files_count),
+                deleted_files_count: count(entry.deleted_files_count),
+            });
+            Ok(listed.collect())
         }
     }
 }
 
+/// All files of a manifest that a list has, if it is whole. One that was cut between two blocks is well-formed.
+pub(crate) fn of_listed(listed: &Listed, bytes: &[u8]) -> Result<Vec<Named>, Unread> {
+    let files = of_manifest(bytes)?;
+    match listed.entries() {
+        Some(entries) if i64::try_from(files.len()) != Ok(entries) => {
+            Err(format!("it has {} entries, and its list says {entries}", files.len()).into())
+        }
+        _ => Ok(files),
+    }
+}
+
 /// All files of a manifest, whatever their status.
-pub(crate) fn of_manifest(bytes: &[u8]) -> Result<Vec<Named>, Unread> {
+fn of_manifest(bytes: &[u8]) -> Result<Vec<Named>, Unread> {
     let quick = Reader::from_slice(bytes).map_err(Unread::from).and_then(|mut reader| {
         let mut files = Vec::new();
         for entry in reader.deserialize::<Entry>() {

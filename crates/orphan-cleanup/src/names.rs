@@ -80,6 +80,18 @@ pub(crate) fn is_metadata(name: &str) -> bool {
     name.ends_with(".metadata.json") || name.ends_with(".metadata.json.gz")
 }
 
+/// What else a file says that somebody keeps there: the log of another table format.
+pub(crate) fn of_another_format(key: &str) -> Option<&'static str> {
+    let within = |folder: &str| key.split('/').rev().skip(1).any(|part| part == folder);
+    if within("_delta_log") {
+        Some("a Delta table")
+    } else if within(".hoodie") {
+        Some("a Hudi table")
+    } else {
+        None
+    }
+}
+
 /// `v12.metadata.json`, `v12.gz.metadata.json`, as Hadoop tables have them.
 fn is_version(name: &str) -> bool {
     let rest = name.strip_prefix('v').map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));

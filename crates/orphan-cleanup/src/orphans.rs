@@ -93,6 +93,8 @@ pub struct Cleaner {
 #[derive(Debug, Default)]
 struct Neighbours {
     places: Vec<(TableIdent, Vec<Location>)>,
+    /// Those with a place that cannot be compared.
+    incomparable: Vec<(TableIdent, String)>,
     not_asked: Vec<String>,
 }
 
@@ -141,7 +143,7 @@ impl Cleaner {
         refuse_nowhere(&loaded)?;
         let roots = Roots::of(&loaded, &options.owned, self.store())?;
         removal.check(&table.to_string(), &roots.places)?;
-        let not_asked = self.refuse_neighbours(table, &roots).await?;
+        let not_asked = self.refuse_neighbours(table, &roots, &removal).await?;
         let (now, clock) = self.now(&roots, options.apply).await?;
         let cutoff = now.checked_sub(options.older_than).unwrap_or(UNIX_EPOCH);
 
@@ -153,10 +155,11 @@ impl Cleaner {
             sorting.list(self.store(), place).await?;
         }
         let Sorted { mut candidates, mut report, strange } = sorting.end()?;
-        foreign::refuse_foreign(self.store(), &loaded, &strange).await?;
-
-        let mut watch = Watch { cleaner: self, last: loaded, reachable, reading };
+        let below_floor = options.older_than < FLOOR;
+        let mut watch = Watch { cleaner: self, last: loaded, reachable, reading, below_floor };
         watch.look_again().await?;
+        // Compared with the table as it is after the listing: what was committed meanwhile is listed, and is its own.
+        foreign::refuse_foreign(self.store(), &watch.last, &strange).await?;
         candidates.retain(|candidate| watch.is_unreferenced(&roots, candidate.key));
         candidates.sort();
         if let Err(refused) = refuse_fraction(table, candidates.bytes(), report.listed.bytes, options.max_fraction) {
@@ -173,9 +176,6 @@ impl Cleaner {
         report.orphans = Count { files: candidates.len() as u64, bytes: candidates.bytes() };
         report.attempts = left(&candidates);
         if options.apply {
-            if options.older_than < FLOOR {
-                self.refuse_running(table, Some(table))?;
-            }
             watch.remove(&roots, &removal, &candidates, &mut report, sink).await?;
         } else {
             for candidate in candidates.iter() {
@@ -189,17 +189,27 @@ impl Cleaner {
 
     /// Refuses when another table of the catalog has files where this one has: one of them would lose what the other needs.
     /// Gives the tables that could not be asked.
-    async fn refuse_neighbours(&self, table: &TableIdent, roots: &Roots) -> Result<Vec<String>, Error> {
+    pub(crate) async fn refuse_neighbours(
+        &self,
+        table: &TableIdent,
+        roots: &Roots,
+        removal: &Removal,
+    ) -> Result<Vec<String>, Error> {
         let neighbours = self.neighbours.get_or_init(|| self.ask_everybody()).await;
+        if let Some((other, path)) = neighbours.incomparable.iter().find(|(other, _)| other != table) {
+            let (other, path) = (other.to_string(), path.clone());
+            return Err(Error::refused(table, Refusal::Incomparable { other, path }));
+        }
         for (other, theirs) in neighbours.places.iter().filter(|(other, _)| other != table) {
             // What is not scanned loses nothing.
-            for ours in &roots.places {
+            for ours in roots.places.iter().chain(roots.linked.iter().flatten()) {
                 let meets = |theirs: &&Location| ours == *theirs || ours.contains(theirs) || theirs.contains(ours);
                 if let Some(theirs) = theirs.iter().find(meets) {
                     let (location, theirs) = (ours.to_string(), theirs.to_string());
                     return Err(Error::refused(table, Refusal::Overlap { location, other: other.to_string(), theirs }));
                 }
             }
+            removal.check_place(&table.to_string(), theirs)?;
         }
         Ok(neighbours.not_asked.iter().filter(|other| **other != table.to_string()).cloned().collect())
     }
@@ -217,7 +227,10 @@ impl Cleaner {
         let mut loaded = futures::stream::iter(tables)
             .map(|ident| async move {
                 let places = match self.load(&ident).await {
-                    Ok(table) => Roots::of(&table, &[], self.store()).map(|roots| roots.all().cloned().collect()),
+                    Ok(table) => Roots::of(&table, &[], self.store()).map(|roots| {
+                        let real = roots.all().filter_map(|place| self.store().linked(place));
+                        roots.all().cloned().chain(real).collect()
+                    }),
                     Err(error) => Err(error),
                 };
                 (ident, places)
@@ -227,6 +240,11 @@ impl Cleaner {
             match places {
                 Ok(places) => neighbours.places.push((ident, places)),
                 Err(Error::NoTable { .. }) => {}
+                Err(Error::Store(hexfloe_store::Error::Location { location, .. }))
+                    if Location::is_of_a_known_store(&location) =>
+                {
+                    neighbours.incomparable.push((ident, location));
+                }
                 Err(_) => neighbours.not_asked.push(ident.to_string()),
             }
         }
@@ -271,12 +289,21 @@ impl Cleaner {
         }
         let name = names::clock(self.environment.uuid());
         let place = roots.location.join(&format!("metadata/{name}"))?.to_string();
-        let mut upload = self.store().create(&place).await?;
-        upload.write(Bytes::from_static(b"?")).await?;
-        upload.finish().await?;
-        let there = self.store().last_modified(&place).await;
+        let asked = async {
+            let mut upload = self.store().create(&place).await?;
+            upload.write(Bytes::from_static(b"?")).await?;
+            upload.finish().await?;
+            self.store().last_modified(&place).await
+        };
+        let there = asked.await;
+        // It may be there although the answer was lost.
         let removed = self.store().delete(&place).await;
-        let there = there?;
+        let there = match there {
+            Ok(there) => there,
+            // A disk that is full is what is to be cleaned, and has the clock of the machine.
+            Err(_) if roots.location.family() == "file" => return Ok((here, ClockUsed::ThisMachine)),
+            Err(error) => return Err(error.into()),
+        };
         removed?;
         // A store that does not say when something was written cannot say that anything is old.
         Ok((there.unwrap_or(UNIX_EPOCH).min(here), ClockUsed::Store))
@@ -489,6 +516,12 @@ impl<'a> Sorting<'a> {
             Found::Encoded => return self.keep(&key, size, last_modified, Fate::Doubtful),
             Found::No => {}
         }
+        if let Some(whose) = names::of_another_format(&key)
+            && self.conflict.as_ref().is_none_or(|(first, _)| key < *first)
+        {
+            let refusal = Refusal::Foreign { file: self.roots.locate(&key), whose: whose.to_owned() };
+            self.conflict = Some((key.clone(), refusal));
+        }
         if names::is_metadata(name) {
             self.sorted.strange.push(self.roots.locate(&key));
         }
@@ -557,6 +590,8 @@ struct Watch<'a> {
     last: Table,
     reachable: Reachable,
     reading: Reading,
+    /// The margin is one that running attempts do not keep.
+    below_floor: bool,
 }
 
 impl Watch<'_> {
@@ -566,6 +601,11 @@ impl Watch<'_> {
     ///
     /// [`Refusal::Moved`] when it did not get there by commits.
     async fn look_again(&mut self) -> Result<(), Error> {
+        if self.below_floor {
+            // Before the look: who has ended by now has committed what the look will show.
+            let table = self.last.identifier();
+            self.cleaner.refuse_running(table, Some(table))?;
+        }
         let now = self.cleaner.load(self.last.identifier()).await?;
         if now.metadata_location() == self.last.metadata_location() && now.metadata() == self.last.metadata() {
             return Ok(());
@@ -722,8 +762,10 @@ fn refuse_fraction(table: &TableIdent, orphans: u64, listed: u64, max: f64) -> R
 
 /// A table whose metadata file is not there, or is none, is refused: others may say of it what is to be kept.
 fn unreadable_metadata(table: &TableIdent, error: hexfloe_catalog::Error) -> Error {
-    if error.kind() == hexfloe_catalog::ErrorKind::Unexpected
-        && let hexfloe_catalog::Error::Table { source, .. } = &error
+    let is_missing =
+        |source: &iceberg::Error| hexfloe_store::Error::behind(source).is_some_and(hexfloe_store::Error::is_not_found);
+    if let hexfloe_catalog::Error::Table { source, .. } = &error
+        && (error.kind() == hexfloe_catalog::ErrorKind::Unexpected || is_missing(source))
     {
         let reason = source.to_string();
         return Error::refused(table, Refusal::Unreadable { file: "its current metadata file".to_owned(), reason });

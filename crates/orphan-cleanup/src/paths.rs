@@ -88,6 +88,8 @@ impl Paths {
         }
         let (scheme, authority, key) = match Location::parse(path) {
             Ok(location) => (location.scheme().to_owned(), location.authority().to_owned(), location.key().to_owned()),
+            // What cannot be compared may be the name of anything: a path with `..` in it, for one.
+            Err(_) if Location::is_of_a_known_store(path) => return Err(Unplaced),
             // A store that we do not know can still be another name for one that we do.
             Err(_) => {
                 let (scheme, rest) = path.split_once("://").ok_or(Unplaced)?;
@@ -272,5 +274,8 @@ mod tests {
         let mut set = Paths::default();
         assert!(set.insert("data/a.parquet").is_err());
         assert!(set.insert("").is_err());
+        for path in ["file:///lake/t/./a", "file:///lake/t/x/../a", "/lake/t/./a", "S3://lake/t/../a"] {
+            assert!(set.insert(path).is_err(), "{path}");
+        }
     }
 }

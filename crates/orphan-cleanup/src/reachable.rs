@@ -5,11 +5,11 @@ use std::collections::{HashMap, HashSet};
 use futures::TryStreamExt;
 use hexfloe_store::{Location, Store};
 use iceberg::TableIdent;
-use iceberg::spec::TableMetadata;
+use iceberg::spec::{Snapshot, TableMetadata};
 use iceberg::table::Table;
 
 use crate::error::{Error, Refusal};
-use crate::manifests::{self, Named};
+use crate::manifests::{Listed, Named};
 use crate::paths::{EqualSchemes, Found, Paths, Unplaced};
 use crate::reading::Reading;
 
@@ -91,7 +91,7 @@ impl Reachable {
         let manifests = self.manifests_of(table, reading).await?;
         self.manifests += manifests.len() as u64;
         let which = self.which;
-        let mut files = std::pin::pin!(reading.all(manifests, manifests::of_manifest));
+        let mut files = std::pin::pin!(reading.manifests(manifests));
         while let Some(files) = files.try_next().await? {
             for Named { path, .. } in files.iter().filter(|file| which == Which::All || file.is_live) {
                 self.insert(path).map_err(|_| unplaced(path))?;
@@ -101,7 +101,7 @@ impl Reachable {
     }
 
     /// The manifests of all snapshots that have not been read yet. They and their lists are added.
-    async fn manifests_of(&mut self, table: State<'_>, reading: &Reading) -> Result<Vec<String>, Error> {
+    async fn manifests_of(&mut self, table: State<'_>, reading: &Reading) -> Result<Vec<Listed>, Error> {
         let metadata = table.metadata;
         let ident = table.ident.to_string();
         let mut lists = Vec::new();
@@ -115,21 +115,22 @@ impl Reachable {
             self.insert(list).map_err(|_| Error::refused(&ident, Refusal::Unplaced { path: list.to_owned() }))?;
             if self.read.insert(list.to_owned()) {
                 self.snapshots += 1;
-                lists.push(list.to_owned());
+                lists.push((list.to_owned(), may_be_empty(snapshot)));
             }
         }
         lists.sort_unstable();
         let version = metadata.format_version();
-        let mut found = std::pin::pin!(reading.all(lists, move |bytes| manifests::of_list(bytes, version)));
+        let mut lists = std::pin::pin!(reading.lists(lists, version));
         let mut manifests = Vec::new();
-        while let Some(paths) = found.try_next().await? {
-            for path in paths {
-                if self.read.contains(&path) {
+        while let Some(found) = lists.try_next().await? {
+            for listed in found {
+                if self.read.contains(&listed.path) {
                     continue;
                 }
-                self.insert(&path).map_err(|_| Error::refused(&ident, Refusal::Unplaced { path: path.clone() }))?;
-                self.read.insert(path.clone());
-                manifests.push(path);
+                self.insert(&listed.path)
+                    .map_err(|_| Error::refused(&ident, Refusal::Unplaced { path: listed.path.clone() }))?;
+                self.read.insert(listed.path.clone());
+                manifests.push(listed);
             }
         }
         // Listed in any order, read in one.
@@ -147,6 +148,13 @@ impl Reachable {
         // Not more places than a table names.
         self.paths.prefix(place.scheme(), place.authority()).unwrap_or(u8::MAX - 1)
     }
+}
+
+/// Whether a snapshot may have an empty manifest list: it does not say that it has files.
+pub(crate) fn may_be_empty(snapshot: &Snapshot) -> bool {
+    let total =
+        |name: &str| snapshot.summary().additional_properties.get(name).and_then(|total| total.parse::<u64>().ok());
+    total("total-data-files").unwrap_or(0) == 0 && total("total-delete-files").unwrap_or(0) == 0
 }
 
 /// A table as it was loaded, or as it would be.

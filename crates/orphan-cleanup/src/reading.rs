@@ -5,8 +5,10 @@ use std::num::NonZeroUsize;
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use hexfloe_store::Store;
+use iceberg::spec::FormatVersion;
 
 use crate::error::{Error, Refusal};
+use crate::manifests::{self, Listed, Named, Unread};
 
 /// How many files are read at once.
 pub(crate) const CONCURRENT_READS: usize = 32;
@@ -24,19 +26,35 @@ impl Reading {
         Self { store, threads, table }
     }
 
-    /// Each of `paths` with what `parse` makes of its bytes, in the order in which they are done.
-    pub(crate) fn all<T: Send + 'static>(
+    /// The manifests of lists, in the order in which they are done. A list without any must be of a snapshot that says of
+    /// itself that it has no files.
+    pub(crate) fn lists(
         &self,
-        paths: Vec<String>,
-        parse: impl Fn(&[u8]) -> Result<T, crate::manifests::Unread> + Clone + Send + Sync + 'static,
-    ) -> impl Stream<Item = Result<T, Error>> {
-        futures::stream::iter(paths).map(move |path| self.one(path, parse.clone())).buffer_unordered(CONCURRENT_READS)
+        lists: Vec<(String, bool)>,
+        version: FormatVersion,
+    ) -> impl Stream<Item = Result<Vec<Listed>, Error>> {
+        let read = futures::stream::iter(lists).map(move |(path, may_be_empty)| {
+            self.one(path, move |bytes| match manifests::of_list(bytes, version)? {
+                none if none.is_empty() && !may_be_empty => {
+                    Err("it has no manifests, and its snapshot says that it has files".into())
+                }
+                listed => Ok(listed),
+            })
+        });
+        read.buffer_unordered(CONCURRENT_READS)
+    }
+
+    /// The files of manifests, in the order in which they are done.
+    pub(crate) fn manifests(&self, manifests: Vec<Listed>) -> impl Stream<Item = Result<Vec<Named>, Error>> {
+        let read = futures::stream::iter(manifests)
+            .map(move |listed| self.one(listed.path.clone(), move |bytes| manifests::of_listed(&listed, bytes)));
+        read.buffer_unordered(CONCURRENT_READS)
     }
 
     async fn one<T: Send + 'static>(
         &self,
         path: String,
-        parse: impl FnOnce(&[u8]) -> Result<T, crate::manifests::Unread> + Send + 'static,
+        parse: impl FnOnce(&[u8]) -> Result<T, Unread> + Send + 'static,
     ) -> Result<T, Error> {
         let bytes = self.bytes(&path).await?;
         let parsed = if self.threads.get() > 1 {

@@ -63,12 +63,9 @@ impl Removal {
         {
             return Err(Error::Options(format!("only objects of S3 have tags, and {place} is in another store")));
         }
+        self.check_place(table, places)?;
         let Some(quarantine) = &self.quarantine else { return Ok(()) };
         for place in places {
-            if quarantine == place || place.contains(quarantine) || quarantine.contains(place) {
-                let refusal = Refusal::Quarantine { quarantine: quarantine.to_string(), location: place.to_string() };
-                return Err(Error::refused(table, refusal));
-            }
             if quarantine.family() != place.family() || quarantine.authority() != place.authority() {
                 return Err(Error::Options(format!(
                     "the quarantine {quarantine} is in another store than {place}: files are copied within one only"
@@ -76,6 +73,20 @@ impl Removal {
             }
         }
         Ok(())
+    }
+
+    /// Refuses a quarantine in a place that is cleaned, now or another time.
+    pub(crate) fn check_place(&self, table: &str, places: &[Location]) -> Result<(), Error> {
+        let Some(quarantine) = &self.quarantine else { return Ok(()) };
+        let meets =
+            |place: &&Location| quarantine == *place || place.contains(quarantine) || quarantine.contains(place);
+        match places.iter().find(meets) {
+            Some(place) => {
+                let refusal = Refusal::Quarantine { quarantine: quarantine.to_string(), location: place.to_string() };
+                Err(Error::refused(table, refusal))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Whether files are gone when they have been dealt with.

@@ -3,11 +3,11 @@
 //! Metadata decides, and age does not matter to the files: once no snapshot has a file, nobody reads it. What the expired
 //! snapshots refer to is read before they go, and what the table refers to is read again after they went.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use futures::TryStreamExt;
-use hexfloe_commit::{Committer, Expiry, Retention};
+use hexfloe_commit::{Committer, Expiry, Refs, Retention};
 use hexfloe_store::Location;
 use iceberg::TableIdent;
 use iceberg::spec::TableMetadata;
@@ -15,10 +15,10 @@ use iceberg::table::Table;
 use serde::Serialize;
 
 use crate::error::{Error, Refusal, causes};
-use crate::manifests;
+use crate::manifests::{Listed, Named};
 use crate::orphans::{Cleaner, Roots, SHOWN, failure, note, refuse_without_gc, unexplained};
 use crate::paths::EqualSchemes;
-use crate::reachable::{Reachable, State, Which};
+use crate::reachable::{Reachable, State, Which, may_be_empty};
 use crate::removal::{CHUNK, Disposal, Removal};
 use crate::report::{Fate, FileRecord, Sink, text};
 
@@ -97,6 +97,7 @@ impl Cleaner {
             refuse_without_gc(&base)?;
             let roots = Roots::of(&base, &options.owned, self.store())?;
             removal.check(&table.to_string(), roots.places())?;
+            self.refuse_neighbours(table, &roots, &removal).await?;
             let expiry = Expiry::of(&base, &options.retention, self.environment.now_ms())?;
             let report = said(&base, &expiry, options.apply);
             if expiry.is_empty() {
@@ -154,31 +155,59 @@ impl Cleaner {
         let version = metadata.format_version();
         let reading = self.reading(base.identifier());
         let goes = |id: i64| expiry.snapshots.contains(&id);
-        let lists = |expired: bool| -> Vec<String> {
+        let lists = |expired: bool| -> Vec<(String, bool)> {
             let chosen = metadata.snapshots().filter(|snapshot| goes(snapshot.snapshot_id()) == expired);
-            let mut lists: Vec<String> =
-                chosen.map(|snapshot| snapshot.manifest_list().to_owned()).filter(|list| !list.is_empty()).collect();
+            let lists = chosen.map(|snapshot| (snapshot.manifest_list().to_owned(), may_be_empty(snapshot)));
+            let mut lists: Vec<(String, bool)> = lists.filter(|(list, _)| !list.is_empty()).collect();
             lists.sort_unstable();
             lists
         };
-        let manifests = async |lists: Vec<String>| -> Result<BTreeSet<String>, Error> {
-            let found: Vec<Vec<String>> =
-                reading.all(lists, move |bytes| manifests::of_list(bytes, version)).try_collect().await?;
+        let manifests = async |lists: Vec<(String, bool)>| -> Result<BTreeSet<Listed>, Error> {
+            let found: Vec<Vec<Listed>> = reading.lists(lists, version).try_collect().await?;
             Ok(found.into_iter().flatten().collect())
         };
-        let kept = manifests(lists(false)).await?;
-        let mut only: BTreeSet<String> =
-            manifests(lists(true)).await?.into_iter().filter(|file| !kept.contains(file)).collect();
-        let entries: Vec<Vec<manifests::Named>> =
-            reading.all(only.iter().cloned().collect(), manifests::of_manifest).try_collect().await?;
+        let kept: BTreeSet<String> = manifests(lists(false)).await?.into_iter().map(|listed| listed.path).collect();
+        let expired = manifests(lists(true)).await?.into_iter().filter(|listed| !kept.contains(&listed.path));
+        let expired: Vec<Listed> = expired.collect();
+        let mut only: BTreeSet<String> = expired.iter().map(|listed| listed.path.clone()).collect();
+        let entries: Vec<Vec<Named>> = reading.manifests(expired).try_collect().await?;
         // What an entry says was removed was live in a snapshot before, which goes now too, went before, or stays.
         only.extend(entries.into_iter().flatten().filter(|file| file.is_live).map(|file| file.path));
-        only.extend(lists(true));
+        only.extend(lists(true).into_iter().map(|(list, _)| list));
         let statistics = metadata.statistics_iter().filter(|file| goes(file.snapshot_id));
         only.extend(statistics.map(|file| file.statistics_path.clone()));
         let statistics = metadata.partition_statistics_iter().filter(|file| goes(file.snapshot_id));
         only.extend(statistics.map(|file| file.statistics_path.clone()));
         Ok(only)
+    }
+
+    /// Refuses to remove files when a branch or tag was made meanwhile that leads to what has expired. A server that checks
+    /// what a commit asks for, and not the pointer itself, lets both happen, and drops the ref.
+    async fn refuse_lost_refs(&self, base: &Table, now: &Table, report: &ExpireReport) -> Result<(), Error> {
+        let gone: HashSet<i64> = report.snapshots.iter().map(|expired| expired.snapshot_id).collect();
+        let before = Refs::of(base.metadata())?;
+        let log = now.metadata().metadata_log();
+        let since = log.iter().position(|entry| Some(entry.metadata_file.as_str()) == base.metadata_location());
+        for entry in log.iter().skip(since.map_or(0, |place| place + 1)) {
+            let between = TableMetadata::read_from(now.file_io(), &entry.metadata_file).await;
+            let Ok(between) = between else { continue };
+            if since.is_none() && between.last_updated_ms() < base.metadata().last_updated_ms() {
+                continue;
+            }
+            let refs = Refs::of(&between)?;
+            let is_lost = |(name, id): &(&String, &i64)| {
+                let known = before.branches.get(*name).or_else(|| before.tags.get(*name));
+                gone.contains(*id) && known != Some(*id)
+            };
+            if let Some((name, id)) = refs.branches.iter().chain(&refs.tags).find(is_lost) {
+                let reason = format!(
+                    "{name:?} was set to snapshot {id} while that expired, and the catalog dropped it; the files are still there, and {} refers to them",
+                    entry.metadata_file
+                );
+                return Err(Error::refused(base.identifier(), Refusal::Moved { reason }));
+            }
+        }
+        Ok(())
     }
 
     /// Those of `files` that the table does not refer to without the expired snapshots, and that lie in its places; each as
@@ -199,6 +228,7 @@ impl Cleaner {
             if let Some(reason) = unexplained(base, &now) {
                 return Err(Error::refused(base.identifier(), Refusal::Moved { reason }));
             }
+            self.refuse_lost_refs(base, &now, report).await?;
             State::of(&now)
         } else {
             let ids: Vec<i64> = report.snapshots.iter().map(|expired| expired.snapshot_id).collect();
@@ -226,11 +256,14 @@ impl Cleaner {
     }
 }
 
-/// A table as it would be without some snapshots.
+/// A table as it would be without some snapshots, and their statistics.
 fn without(metadata: &TableMetadata, snapshots: &[i64]) -> Result<TableMetadata, Error> {
     let failed = |error| hexfloe_catalog::Error::Definition(Box::new(error));
-    let built = metadata.clone().into_builder(None).remove_snapshots(snapshots).build().map_err(failed)?;
-    Ok(built.metadata)
+    let mut builder = metadata.clone().into_builder(None).remove_snapshots(snapshots);
+    for snapshot in snapshots {
+        builder = builder.remove_statistics(*snapshot).remove_partition_statistics(*snapshot);
+    }
+    Ok(builder.build().map_err(failed)?.metadata)
 }
 
 fn said(base: &Table, expiry: &Expiry, applied: bool) -> ExpireReport {

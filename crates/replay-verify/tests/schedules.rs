@@ -1,6 +1,5 @@
 //! Thousands of schedules, and the same ones every time.
 
-
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -63,7 +63,9 @@ pub enum Error {
 impl Error {
     pub(crate) fn from_store(action: &'static str, location: &str, source: object_store::Error) -> Self {
         match source {
-            object_store::Error::NotFound { source, .. } if is_bucket(action, source.as_ref()) => {
+            object_store::Error::NotFound { source, .. }
+                if has_bucket(location) && is_bucket(action, source.as_ref()) =>
+            {
                 Self::NoBucket { location: location.to_owned() }
             }
             object_store::Error::NotFound { .. } => Self::NotFound { location: location.to_owned() },
@@ -103,6 +105,10 @@ impl Error {
             _ => false,
         }
     }
+}
+
+fn has_bucket(location: &str) -> bool {
+    !["/", "file:", "memory:"].iter().any(|local| location.starts_with(local))
 }
 
 /// Whether what was not found is the bucket. Writing finds no object missing, and S3 and Azure name what is.

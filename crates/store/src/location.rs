@@ -78,6 +78,13 @@ impl Location {
         Ok(Self { scheme, family, authority: authority.to_owned(), key })
     }
 
+    /// Whether a text has a scheme that this crate knows, or is a local path; it need not be usable otherwise.
+    pub fn is_of_a_known_store(text: &str) -> bool {
+        let scheme = text.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());
+        let known = ["file", "memory", "s3", "s3a", "s3n", "gs", "abfs", "abfss"];
+        text.starts_with('/') || scheme.is_some_and(|scheme| known.contains(&scheme.as_str()))
+    }
+
     /// The location of an absolute path on the local disk.
     ///
     /// # Errors

@@ -269,13 +269,16 @@ impl Store {
         Ok(StoreObject::from(meta).last_modified)
     }
 
-    /// The folder that a local folder is when links are followed; `None` where that is the same, or there is no such folder, or
-    /// it is not on the local disk.
+    /// The folder that a local folder is when links are followed; `None` where that is the same, or it
+    /// is not on the local disk.
     pub fn linked(&self, folder: &Location) -> Option<Location> {
         if folder.family() != "file" {
             return None;
         }
-        let real = std::fs::canonicalize(format!("/{}", folder.key())).ok()?;
+        let path = std::path::PathBuf::from(format!("/{}", folder.key()));
+        // What does not exist yet has a folder above it that does.
+        let (there, real) = path.ancestors().find_map(|there| Some((there, std::fs::canonicalize(there).ok()?)))?;
+        let real = real.join(path.strip_prefix(there).ok()?);
         Location::from_path(&real).ok().filter(|real| real != folder)
     }
 
@@ -387,7 +390,15 @@ impl Store {
             Err(object_store::Error::NotFound { .. }) => {}
             Err(error) => return Err(Error::from_store("read", to, error)),
         }
-        store.copy(&from_path, &to_path).await.map_err(|error| Error::from_store("copy", from, error))
+        // Where a store can copy without replacing, it does: a second copy of a local file over itself would leave litter.
+        let copied = match source.family() {
+            "file" | "memory" => store.copy_if_not_exists(&from_path, &to_path).await,
+            _ => store.copy(&from_path, &to_path).await,
+        };
+        copied.map_err(|error| match error {
+            object_store::Error::AlreadyExists { .. } => Error::Exists { location: to.to_owned() },
+            error => Error::from_store("copy", from, error),
+        })
     }
 
     /// Gives objects a tag, in place of those they have, for the store's lifecycle rules; gives each with what came of it. One
