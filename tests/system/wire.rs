@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use hexfloe_tests::{
-    Backend, CatalogFile, Exchange, Exit, Lake, Proxy, Reply, Request, Rule, SeaweedFs, Tls, Value, json, judge,
+    Backend, CatalogFile, Exchange, Exit, Fault, Lake, Proxy, Reply, Request, Rule, SeaweedFs, Side, Tls, Value, json,
+    judge,
 };
 
 const POINTS: &str = "id,lat,lon\n1,48.2,16.4\n2,-33.9,151.2\n";
@@ -188,4 +189,42 @@ fn the_proxy_of_the_environment_is_used() {
     let asked: Vec<String> = forward.log().into_iter().map(|exchange| exchange.request.path).collect();
     assert!(asked.iter().any(|path| path.contains("/v1/config")), "{asked:?}");
     assert!(asked.iter().any(|path| path.contains("/tables/points")), "{asked:?}");
+}
+
+/// Two that find a namespace missing both make it, and a server may answer one of them while it is half made for the other.
+#[test]
+fn a_namespace_that_a_server_cannot_make_at_once_is_asked_for_again() {
+    let (lake, proxy) = lake_behind(|file, _| file);
+    let makes = |request: &Request| request.method == "POST" && request.path.ends_with("/namespaces");
+    proxy.add(Rule::fault(makes, Side::Before, Fault::Status(500)).only(1..=2));
+    lake.ingest(&["job.toml"]).committed();
+    let asked = proxy.log().into_iter().filter(|exchange| makes(&exchange.request)).count();
+    assert_eq!(asked, 3);
+}
+
+/// A server that checks what a commit asks for, and not the pointer itself, lets a tag be made for a snapshot that expires.
+#[test]
+fn a_tag_that_is_made_while_its_snapshot_expires_keeps_the_files() {
+    let (lake, proxy) = lake_behind(|file, _| file);
+    let rival = Lake::in_catalog(lake.catalog().clone());
+    lake.ingest(&["job.toml"]).committed();
+    for _ in 0..2 {
+        lake.ingest(&["job.toml", "--force"]).committed();
+    }
+    let table = lake.ask("table", json!({ "table": "ns.points" }));
+    let oldest = table["snapshots"][0]["id"].clone();
+    let below = || lake.ask("below", json!({ "location": table["location"] })).as_object().unwrap().len();
+    let before = below();
+    let expires =
+        |request: &Request| request.is_commit() && String::from_utf8_lossy(&request.body).contains("remove-snapshots");
+    proxy.add(Rule::new(expires, move |request, server| {
+        rival.ask("do_ref", json!({ "table": "ns.points", "snapshot": oldest, "tag": "keep" }));
+        server.forward(request).map_or(Reply::Reset, Reply::Answer)
+    }));
+    let run = lake.hexfloe(&["cleanup", "snapshots", "ns.points", "--older-than", "0s", "--apply", "--json"]);
+    let report = run.ends(Exit::Incomplete).report();
+    let told = report["tables"][0]["stopped"].as_str().unwrap().to_owned();
+    assert!(told.contains("\"keep\"") && report["tables"][0]["removed"] == 0, "{report:#}");
+    // Their own metadata files came, and nothing went.
+    assert_eq!(below(), before + 2);
 }

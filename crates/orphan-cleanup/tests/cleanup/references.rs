@@ -154,3 +154,74 @@ async fn what_cannot_be_read_for_now_ends_the_run_and_what_is_not_there_is_refus
     let refusal = world.refused_with(&world.options()).await;
     assert!(matches!(&refusal, Refusal::Unreadable { file, .. } if file == lost), "{refusal:?}");
 }
+
+/// Cut off between two blocks a file is well-formed, and says less than it should.
+#[tokio::test]
+async fn a_manifest_that_was_cut_off_after_its_header_is_refused() {
+    let world = World::new().await;
+    let live = world.append().await;
+    let manifest = world.files().await.into_iter().find(|file| file.ends_with("-m0.avro")).unwrap();
+    let path = manifest.strip_prefix("file://").unwrap();
+    let whole = std::fs::read(path).unwrap();
+    // A file ends with the marker that follows its header, too.
+    let marker = &whole[whole.len() - 16..];
+    let header = whole.windows(16).position(|window| window == marker).unwrap() + 16;
+    assert!(header < whole.len());
+    std::fs::write(path, &whole[..header]).unwrap();
+    let refusal = world.refused_with(&world.options()).await;
+    assert!(matches!(&refusal, Refusal::Unreadable { file, .. } if *file == manifest), "{refusal:?}");
+    assert!(world.files().await.contains(&live));
+}
+
+/// A catalog that was restored from an older copy: what was committed since looks like garbage.
+#[tokio::test]
+async fn a_catalog_that_is_behind_its_table_is_refused() {
+    let world = World::new().await;
+    world.append().await;
+    let old = world.load().await.metadata_location().unwrap().to_owned();
+    let next = world.append().await;
+    world.point_at(&old).await;
+    // One step ahead is what a commit that failed leaves.
+    assert!(files_of(&world.clean().await.unwrap().1, |fate| *fate == Fate::Removed).contains(&next));
+
+    world.append().await;
+    let old = world.load().await.metadata_location().unwrap().to_owned();
+    let lost = [world.append().await, world.append().await];
+    let newest = world.load().await.metadata_location().unwrap().to_owned();
+    world.point_at(&old).await;
+    let refusal = world.refused_with(&world.options()).await;
+    assert!(matches!(&refusal, Refusal::Newer { file } if *file == newest), "{refusal:?}");
+    assert!(lost.iter().all(|file| std::path::Path::new(file.strip_prefix("file://").unwrap()).exists()));
+}
+
+#[rstest]
+#[case("_delta_log/00000000000000000000.json", "a Delta table")]
+#[case(".hoodie/hoodie.properties", "a Hudi table")]
+#[tokio::test]
+async fn a_table_of_another_format_in_the_same_place_is_refused(#[case] log: &str, #[case] expected: &str) {
+    let world = World::new().await;
+    world.append().await;
+    world.orphan().await;
+    let file = format!("{}/data/other/{log}", world.root().await);
+    world.put(&file).await;
+    let refusal = world.refused_with(&world.options()).await;
+    assert!(
+        matches!(&refusal, Refusal::Foreign { file: named, whose } if *named == file && whose == expected),
+        "{refusal:?}"
+    );
+}
+
+#[rstest]
+#[case("/data/./")]
+#[case("/data/day=1/../")]
+#[tokio::test]
+async fn a_path_that_is_not_plain_is_refused(#[case] folder: &str) {
+    let world = World::new().await;
+    world.append().await;
+    let file = world.orphan().await;
+    let named = file.replace("/data/", folder);
+    world.commit(MAIN_BRANCH, &[&named], false).await;
+    let refusal = world.refused_with(&world.options()).await;
+    assert!(matches!(&refusal, Refusal::Unplaced { path } if *path == named), "{refusal:?}");
+    assert!(world.files().await.contains(&file));
+}
