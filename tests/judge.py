@@ -756,6 +756,15 @@ def below(lake, location):
     return _below(lake, location)
 
 
+def tags(lake, files):
+    """The tags of objects: value by name, by location."""
+    def tagged(location):
+        bucket, _, key = location.removeprefix("s3://").partition("/")
+        return {tag["Key"]: tag["Value"] for tag in _s3(lake).get_object_tagging(Bucket=bucket, Key=key)["TagSet"]}
+
+    return {location: tagged(location) for location in files}
+
+
 def referenced(lake, table):
     """The places of all files that some snapshot of a table has, and of those that describe it."""
     return sorted(_reachable(_table(lake, table), live=True))

@@ -194,6 +194,30 @@ fn what_nothing_refers_to_goes_from_odd_folders_too_and_what_people_put_there_st
 }
 
 #[test]
+fn orphans_get_a_tag_instead_where_a_lifecycle_rule_removes_them() {
+    let lake = Lake::on(Backend::PostgresS3).and_points(&rows(0));
+    lake.ingest(&["job.toml"]).committed();
+    let names = ["00000-0", "k=a b/00000-1"].map(|name| format!("data/{name}-{UUID}.parquet"));
+    let orphans = plant(&lake, TABLE, &[&names[0], &names[1]]);
+    let before = lake.ask("objects", json!({}));
+    let margin = [aged(&lake), &["--max-fraction", "0.9", "--apply", "--tag", "state=or phan+1"]].concat();
+    let report = of_one_table(orphans_of(&lake, TABLE, &margin));
+    assert_eq!((&report["tagged"]["files"], &report["removed"]["files"]), (&json!(2), &json!(0)), "{report:#}");
+    assert_eq!(lake.ask("objects", json!({})), before);
+    let all: BTreeSet<String> = keys(&lake.ask("below", json!({ "location": location(&lake, TABLE) })));
+    let tags = lake.ask("tags", json!({ "files": all }));
+    for file in &all {
+        let expected = if orphans.contains(file) { json!({ "state": "or phan+1" }) } else { json!({}) };
+        assert_eq!(tags[file], expected, "{file}");
+    }
+    // On a disk nothing has tags.
+    let local = Lake::with_points(&rows(0));
+    local.ingest(&["job.toml"]).committed();
+    let run = local.hexfloe(&["cleanup", "orphans", TABLE, "--tag", "state=orphan"]);
+    run.refuses(Exit::Usage, &["only objects of S3 have tags"]);
+}
+
+#[test]
 fn files_that_are_younger_than_the_margin_stay() {
     let lake = Lake::with_points(&rows(0));
     lake.ingest(&["job.toml"]).committed();
