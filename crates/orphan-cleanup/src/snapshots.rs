@@ -190,7 +190,11 @@ impl Cleaner {
         let since = log.iter().position(|entry| Some(entry.metadata_file.as_str()) == base.metadata_location());
         for entry in log.iter().skip(since.map_or(0, |place| place + 1)) {
             let between = TableMetadata::read_from(now.file_io(), &entry.metadata_file).await;
-            let Ok(between) = between else { continue };
+            // What it had cannot be told any more.
+            let between = between.map_err(|error| {
+                let file = entry.metadata_file.clone();
+                Error::refused(base.identifier(), Refusal::Unreadable { file, reason: error.to_string() })
+            })?;
             if since.is_none() && between.last_updated_ms() < base.metadata().last_updated_ms() {
                 continue;
             }

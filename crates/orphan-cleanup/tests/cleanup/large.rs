@@ -279,7 +279,7 @@ fn a_million_keys_are_cleaned_in_little_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "a process of its own is measured, by the test above"]
+#[ignore = "run by the test above, in a process of its own; alone: cargo test --workspace --features sql --test cleanup a_million_keys -- --ignored"]
 async fn a_million_keys() {
     let report = clean(Shape { entries: 1_000, referenced: 90, orphaned: 10, young: 900 }, true).await;
     assert!(report.listed.files > 1_000_000);
@@ -287,14 +287,14 @@ async fn a_million_keys() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "benches/cleanup runs it"]
+#[ignore = "takes minutes; benches/cleanup runs it"]
 async fn ten_million_imagined_files_and_ten_thousand_orphans() {
     tell(&clean(Shape { entries: 10_000, referenced: 1_000, orphaned: 1, young: 0 }, false).await);
 }
 
 /// Leaves the lake where it is, and says where.
 #[tokio::test]
-#[ignore = "benches/cleanup runs it"]
+#[ignore = "takes minutes; benches/cleanup runs it"]
 async fn a_lake_of_a_million_real_files_and_ten_thousand_orphans() {
     let world = World::new().await;
     let root = world.root().await;
