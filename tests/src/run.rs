@@ -30,6 +30,8 @@ pub enum Exit {
     Refused = 8,
     /// Some files should have gone, and did not.
     Incomplete = 9,
+    /// Landed, and telling it is not done.
+    Untold = 11,
 }
 
 /// Waits, as a person would.

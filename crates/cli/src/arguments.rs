@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use hexfloe_ingest::TimeSpan;
 
 /// Lands spatial data in Apache Iceberg tables exactly once.
 #[derive(Debug, Parser)]
@@ -25,7 +26,8 @@ Exit codes:
   6  commit state unknown; nothing was removed, run again
   7  catalog or storage unavailable; run again later
   8  cleanup refused: it is not certain that only orphans would go; nothing was removed
-  9  some files should have been removed, and were not; run again";
+  9  some files should have been removed, and were not; run again
+ 11 landed, but telling it ([notify]) is not done; run again";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -352,15 +354,7 @@ fn snapshot(text: &str) -> Result<i64, String> {
 }
 
 fn age(text: &str) -> Result<Age, String> {
-    let units = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
-    let parsed = units.iter().find_map(|(unit, seconds)| {
-        let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
-        number.checked_mul(*seconds)
-    });
-    let parsed = if text == "0" { Some(0) } else { parsed };
-    parsed
-        .map(|seconds| Age(Duration::from_secs(seconds)))
-        .ok_or_else(|| "write a number and d, h, m or s: 3d".to_owned())
+    text.parse::<TimeSpan>().map(|span| Age(span.0))
 }
 
 fn equal_scheme(text: &str) -> Result<(String, String), String> {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use hexfloe_ingest::{Phase, Progress, Report, Status};
+use hexfloe_ingest::{Notification, Phase, Progress, Report, Status};
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -62,6 +62,7 @@ fn follow(bar: &ProgressBar, progress: &Progress, over: &AtomicBool) {
             Phase::Identifying => "identifying".to_owned(),
             Phase::Writing => format!("writing {} rows", HumanCount(rows)),
             Phase::Committing => "committing".to_owned(),
+            Phase::Notifying => "notifying".to_owned(),
         };
         bar.set_message(phase);
         bar.set_length(progress.total_bytes());
@@ -127,6 +128,9 @@ fn sentences(report: &Report, forcible: bool) -> Vec<String> {
     if report.deduplicated > 0 {
         sentences.push(format!("left out {} for others with the same key", counted(report.deduplicated, "row")));
     }
+    if report.notified == Some(Notification::Sent) {
+        sentences.push(format!("told that batch {batch_id} is in {place}"));
+    }
     sentences
 }
 
@@ -166,8 +170,13 @@ fn write_to(writer: &mut impl Write, text: &str) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// The report of a batch that is in the table.
+    pub(crate) fn report_of(notified: Option<Notification>) -> Report {
+        Report { notified, ..told(Status::Skipped) }
+    }
 
     fn told(status: Status) -> Report {
         Report {
@@ -187,6 +196,7 @@ mod tests {
             elapsed_ms: 0,
             waited_ms: 0,
             branch: None,
+            notified: None,
             branch_is_new: false,
         }
     }
@@ -200,6 +210,13 @@ mod tests {
         ] {
             assert_eq!(sentences(&told(status), true), [sentence]);
         }
+    }
+
+    #[test]
+    fn that_a_batch_was_told_is_said_by_the_run_that_told_it() {
+        let with = |notified| sentences(&report_of(Some(notified)), false);
+        assert_eq!(with(Notification::Sent)[1..], ["told that batch b is in wap.t"]);
+        assert_eq!(with(Notification::Earlier).len(), 1);
     }
 
     #[test]

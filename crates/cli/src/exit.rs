@@ -3,8 +3,13 @@
 use std::error::Error;
 use std::process::ExitCode;
 
+use hexfloe_ingest::{Notification, Report};
+
 /// Cleaning up was refused: it is not certain that only what nobody needs would go.
 pub(crate) const REFUSED: u8 = 8;
+
+/// The batch has landed, and telling it is not done.
+const UNTOLD: u8 = 11;
 
 /// A failure with its exit code. The codes are documented in `docs/reference/command-line.md`.
 #[derive(Debug)]
@@ -21,6 +26,22 @@ impl Failure {
 
     pub(crate) fn configuration(message: impl Into<String>) -> Self {
         Self { code: 2, message: message.into(), no_catalog: false }
+    }
+
+    /// What is left to do about a batch that has landed, if anything is.
+    pub(crate) fn untold(report: &Report) -> Option<Self> {
+        let (table, batch) = (&report.table, &report.batch_id);
+        let message = match report.notified.as_ref()? {
+            Notification::Sent | Notification::Earlier => return None,
+            Notification::Failed { reason } => {
+                format!("batch {batch} is in {table}, and that was not told: {reason}; run again to tell it")
+            }
+            Notification::Unrecorded { reason } => format!(
+                "batch {batch} is in {table}, and that was told, but not recorded: {reason}; the next run tells it again, \
+                 under the same key"
+            ),
+        };
+        Some(Self { code: UNTOLD, message, no_catalog: false })
     }
 
     pub(crate) fn in_file(self, path: &std::path::Path) -> Self {
@@ -248,5 +269,17 @@ mod tests {
         let failure =
             Failure::from(Error::Job("line 3: unknown".to_owned())).in_file(std::path::Path::new("a/job.toml"));
         assert_eq!((failure.code, failure.message.as_str()), (2, "a/job.toml: job: line 3: unknown"));
+    }
+
+    #[test]
+    fn a_batch_that_landed_and_is_not_told_has_a_code_of_its_own() {
+        let untold = |notified| Failure::untold(&crate::display::tests::report_of(Some(notified)));
+        assert!(untold(Notification::Sent).is_none() && untold(Notification::Earlier).is_none());
+        let failed = untold(Notification::Failed { reason: "./tell ended with exit status: 1".to_owned() }).unwrap();
+        assert_eq!(failed.code, 11);
+        assert!(failed.message.contains("not told: ./tell ended with exit status: 1; run again"), "{}", failed.message);
+        let unrecorded = untold(Notification::Unrecorded { reason: "no answer".to_owned() }).unwrap();
+        assert_eq!(unrecorded.code, 11);
+        assert!(unrecorded.message.contains("not recorded: no answer; the next run"), "{}", unrecorded.message);
     }
 }

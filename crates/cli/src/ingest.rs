@@ -174,6 +174,12 @@ impl Outcomes {
             let report = Report { branch_is_new, ..report.clone() };
             display::report(&self.label(job, file), &report, self.forcible[job]);
         }
+        if let Some(untold) = Failure::untold(report) {
+            *self.counts.entry("not told").or_default() += 1;
+            let untold = untold.labelled(&self.label(job, file));
+            untold.say();
+            self.keep(untold);
+        }
     }
 
     fn failed(&mut self, job: usize, file: Option<&str>, failure: &Failure) {
@@ -288,6 +294,7 @@ mod tests {
             elapsed_ms: 1,
             waited_ms: 0,
             branch: None,
+            notified: None,
             branch_is_new: false,
         };
         let line = serde_json::to_string(&Line { job: "a.toml", file: Some("in/1.csv"), report: &report }).unwrap();

@@ -216,6 +216,18 @@ pub enum Error {
         /// The failure behind it.
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
+    /// A batch's landing was told, and that could not be written into the table.
+    #[error("table {table} does not say that batch {batch_id} was told ({reason})")]
+    Unrecorded {
+        /// The table.
+        table: String,
+        /// The batch.
+        batch_id: String,
+        /// What happened.
+        reason: String,
+        /// The failure behind it.
+        source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    },
     /// The catalog failed.
     #[error(transparent)]
     Catalog(#[from] hexfloe_catalog::Error),
@@ -299,6 +311,7 @@ impl Error {
             | Self::TooLate { .. }
             | Self::FileGone { .. }
             | Self::Exhausted { .. }
+            | Self::Unrecorded { .. }
             | Self::Moved { .. } => ErrorKind::Conflict,
             Self::Unknown { .. } => ErrorKind::Unknown,
             Self::Catalog(error) => match error.kind() {

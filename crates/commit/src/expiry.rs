@@ -15,7 +15,7 @@ use iceberg::{TableRequirement, TableUpdate};
 use crate::history::batches_of;
 use crate::ledger::{Ledger, LedgerBounds, ancestry};
 use crate::retry::Backoff;
-use crate::{Committer, Error, names, refs};
+use crate::{Committer, Error, names, notices, refs};
 
 /// Five days, in milliseconds: Iceberg's `history.expire.max-snapshot-age-ms` when nobody says it.
 const MAX_SNAPSHOT_AGE_MS: i64 = 5 * 24 * 3600 * 1000;
@@ -149,6 +149,7 @@ impl Committer {
             .iter()
             .flat_map(|name| [names::completed_batches(name), names::ledger_snapshot_id(name)])
             .filter(|name| metadata.properties().contains_key(name))
+            .chain(expiry.refs.iter().flat_map(|name| notices::recorded_besides(metadata, name, &Ledger::default())))
             .collect();
         if !removals.is_empty() {
             updates.push(TableUpdate::RemoveProperties { removals });

@@ -40,11 +40,18 @@
 //! stays deleted. A rewritten file has the table's current schema and keeps its partition spec. In tables of format version
 //! 3 files are only replaced whole: other rows of a file would lose their row ids.
 //!
+//! # Telling others
+//!
+//! Whoever tells others that a batch has landed does it after the commit, with [`Notice::key`] as the idempotency key, and then
+//! calls [`Committer::record_notice`], so that the next process knows. A crash between the two has it told again under the
+//! same key.
+//!
 //! # What it does not do
 //!
 //! It writes no rows but those it must copy; data files come from the caller, described with [`FileMetrics`]. What cannot be
 //! rewritten correctly (files that are not Parquet, delete files that are not, columns whose type was changed against the
-//! rules) is refused with the file's name and the reason, before anything is written. It removes no files but its own.
+//! rules) is refused with the file's name and the reason, before anything is written. It removes no files but its own. It sends no message: it only
+//! knows which were sent.
 
 mod base;
 mod batch;
@@ -60,6 +67,7 @@ mod locations;
 mod merging;
 mod metrics;
 pub mod names;
+mod notices;
 mod parquet_file;
 mod parquet_settings;
 mod partition;
@@ -81,6 +89,7 @@ pub use history::{BatchRecord, BatchSnapshot, history, history_of};
 pub use ledger::{Ledger, LedgerBounds};
 pub use locations::Locations;
 pub use metrics::{FileMetrics, MetricsMode};
+pub use notices::Notice;
 pub use parquet_settings::{ParquetSettings, ROW_GROUP_ROWS};
 pub use refs::{Dropped, Published, Refs, RollBackTo, RolledBack, check_branch_name};
 pub use running::{Running, RunningAttempt, announce, running};

@@ -10,6 +10,10 @@ pub const LEDGER_SNAPSHOT_ID: &str = "ingest.ledger_snapshot_id";
 /// Table property, followed by a column's name: how the column is derived, as JSON.
 pub const DERIVATION_PREFIX: &str = "ingest.derivation.";
 
+/// Table property, followed by a batch id: that its landing on the main branch was told, as the digest of its content and,
+/// after an `@`, the snapshot it was in, where that is known. For other branches as [`COMPLETED_BATCHES`].
+pub const NOTIFIED_PREFIX: &str = "ingest.notified.";
+
 /// Snapshot summary: the batch this snapshot holds.
 pub const SUMMARY_BATCH_ID: &str = "ingest.batch-id";
 /// Snapshot summary: the name of the source.
@@ -35,6 +39,11 @@ pub fn completed_batches(branch: &str) -> String {
 /// The property with the snapshot that wrote a branch's ledger.
 pub fn ledger_snapshot_id(branch: &str) -> String {
     of_branch(LEDGER_SNAPSHOT_ID, branch)
+}
+
+/// The property that says that a batch's landing on a branch was told.
+pub fn notified(batch_id: &str, branch: &str) -> String {
+    of_branch(&format!("{NOTIFIED_PREFIX}{batch_id}"), branch)
 }
 
 fn of_branch(property: &str, branch: &str) -> String {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::history::batches_of;
 use crate::ledger::{Ledger, ancestry};
-use crate::{Committer, Error, names};
+use crate::{Committer, Error, names, notices};
 
 /// The refs of a table. They have no public getter, but they serialise.
 pub(crate) fn of(metadata: &TableMetadata) -> Result<HashMap<String, SnapshotReference>, Error> {
@@ -167,6 +167,11 @@ impl Committer {
         let ledger = Ledger::of(metadata).gone_back(&undone, &left);
         let mut updates = vec![set_main(metadata, table, target)?];
         updates.push(TableUpdate::SetProperties { updates: self.ledger_properties(&ledger, target) });
+        // What is undone and comes again is told again.
+        let removals = notices::recorded_besides(metadata, MAIN_BRANCH, &ledger);
+        if !removals.is_empty() {
+            updates.push(TableUpdate::RemoveProperties { removals });
+        }
         let requirements = vec![
             TableRequirement::UuidMatch { uuid: metadata.uuid() },
             TableRequirement::RefSnapshotIdMatch {
@@ -212,7 +217,7 @@ impl Committer {
         let ledger = Ledger::of_branch(metadata, branch);
         updates.push(TableUpdate::SetProperties { updates: self.ledger_properties(&ledger, to) });
         if !keep {
-            updates.extend(removal(branch));
+            updates.extend(removal(metadata, branch));
         }
         let requirements = vec![
             TableRequirement::UuidMatch { uuid: metadata.uuid() },
@@ -252,7 +257,7 @@ impl Committer {
             TableRequirement::UuidMatch { uuid: metadata.uuid() },
             TableRequirement::RefSnapshotIdMatch { r#ref: branch.to_owned(), snapshot_id: Some(from) },
         ];
-        let request = CommitRequest { base: loaded.clone(), requirements, updates: removal(branch).into() };
+        let request = CommitRequest { base: loaded.clone(), requirements, updates: removal(metadata, branch).into() };
         self.move_refs(request, table, |now| now.snapshot_for_ref(branch).is_none()).await?;
         Ok(Dropped { from, batches })
     }
@@ -297,9 +302,10 @@ fn set_main(metadata: &TableMetadata, table: &TableIdent, snapshot_id: i64) -> R
     Ok(TableUpdate::SetSnapshotRef { ref_name: MAIN_BRANCH.to_owned(), reference })
 }
 
-/// A branch goes with its ledger.
-fn removal(branch: &str) -> [TableUpdate; 2] {
-    let removals = vec![names::completed_batches(branch), names::ledger_snapshot_id(branch)];
+/// A branch goes with its ledger, and with what was told of it.
+fn removal(metadata: &TableMetadata, branch: &str) -> [TableUpdate; 2] {
+    let mut removals = vec![names::completed_batches(branch), names::ledger_snapshot_id(branch)];
+    removals.extend(notices::recorded_besides(metadata, branch, &Ledger::default()));
     [TableUpdate::RemoveSnapshotRef { ref_name: branch.to_owned() }, TableUpdate::RemoveProperties { removals }]
 }
 

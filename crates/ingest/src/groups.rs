@@ -17,6 +17,7 @@ use hexfloe_source::Source;
 
 use crate::job::{Granularity, Job, Mode};
 use crate::mode::Replacement;
+use crate::notify::Settled;
 use crate::run::{Ingest, Landing, MAX_STARTS, Preparation, Prepared, RunOptions, restartable, source_settings};
 use crate::{Error, ErrorKind, Report};
 
@@ -137,7 +138,7 @@ impl Series<'_> {
     }
 
     async fn prepare(&mut self, mut task: Task, job: &Job, options: &RunOptions) {
-        let begun_ms = *task.begun_ms.get_or_insert(self.ingest.environment.now_ms());
+        task.begun_ms.get_or_insert(self.ingest.environment.now_ms());
         let job = match &task.file {
             None => Cow::Borrowed(job),
             Some(file) => {
@@ -147,10 +148,7 @@ impl Series<'_> {
             }
         };
         match self.ingest.prepare(&job, options).await {
-            Ok(Preparation::Settled(report)) => {
-                let elapsed_ms = self.since(begun_ms);
-                self.tell(task, Fate::Settled(Report { elapsed_ms, ..report }));
-            }
+            Ok(Preparation::Settled(settled)) => self.settle(task, *settled).await,
             Ok(Preparation::Ready(prepared)) => {
                 if self.waiting.iter().any(|(_, waiting)| !fit(&waiting.batch, &prepared.batch)) {
                     self.land().await;
@@ -174,10 +172,9 @@ impl Series<'_> {
     async fn land(&mut self) {
         let (tasks, prepared): (Vec<Task>, Vec<Prepared>) = self.waiting.drain(..).unzip();
         match self.ingest.land(prepared, Landing::OneTable).await {
-            Ok(reports) => {
-                for (task, report) in std::iter::zip(tasks, reports) {
-                    let elapsed_ms = task.begun_ms.map_or(0, |begun_ms| self.since(begun_ms));
-                    self.tell(task, Fate::Settled(Report { elapsed_ms, ..report }));
+            Ok(settled) => {
+                for (task, settled) in std::iter::zip(tasks, settled) {
+                    self.settle(task, settled).await;
                 }
             }
             Err(error) if restartable(&error) && tasks.iter().all(|task| task.starts < MAX_STARTS) => {
@@ -190,6 +187,14 @@ impl Series<'_> {
             }
             Err(error) => self.fail(tasks, error),
         }
+    }
+
+    /// Others are told of a batch before whoever runs this is: what came of that is part of the report.
+    async fn settle(&mut self, task: Task, settled: Settled) {
+        let JobRun { job, options } = &self.runs[task.job];
+        let begun_ms = task.begun_ms.unwrap_or_else(|| self.ingest.environment.now_ms());
+        let report = self.ingest.tell(job, options, settled, begun_ms).await;
+        self.tell(task, Fate::Settled(report));
     }
 
     fn put_back(&mut self, tasks: Vec<Task>) {
@@ -216,10 +221,6 @@ impl Series<'_> {
 
     fn tell(&mut self, task: Task, fate: Fate) {
         (self.tell)(BatchEnd { job: task.job, file: task.file, fate });
-    }
-
-    fn since(&self, begun_ms: i64) -> u64 {
-        u64::try_from(self.ingest.environment.now_ms() - begun_ms).unwrap_or(0)
     }
 }
 

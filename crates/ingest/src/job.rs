@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use hexfloe_batch::{CellType, Resolution};
 use hexfloe_source::SourceSettings;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use toml::value::{Date, Datetime};
 
 use crate::Error;
@@ -31,6 +32,8 @@ pub struct Job {
     pub quality: QualitySettings,
     /// Where the rows go.
     pub table: TableSettings,
+    /// Whom to tell when a batch has landed.
+    pub notify: Option<NotifySettings>,
     /// The catalog; without it, the embedded one below `lake/` in the current folder.
     pub catalog: Option<CatalogReference>,
     /// Memory and threads. They never change the rows that are written.
@@ -332,6 +335,89 @@ pub enum Encodings {
     Compact,
 }
 
+/// Whom to tell when a batch has landed.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NotifySettings {
+    /// A program and its arguments, run after the commit without a shell, in the folder of the job file. The batch's report is
+    /// on its standard input; `HEXFLOE_IDEMPOTENCY_KEY` is the same for each repetition of a message.
+    #[serde(deserialize_with = "program_and_arguments")]
+    #[schemars(length(min = 1))]
+    pub command: Vec<String>,
+    /// After this time it is killed, and the batch counts as not told: a number and `d`, `h`, `m` or `s`.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub timeout: Timeout,
+}
+
+fn program_and_arguments<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let command = Vec::<String>::deserialize(deserializer)?;
+    match command.first() {
+        Some(program) if !program.is_empty() => Ok(command),
+        _ => Err(serde::de::Error::custom("name a program, as in [\"./tell\", \"--topic\", \"landed\"]")),
+    }
+}
+
+/// How long something may take, more than nothing: `60s`, `5m`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Timeout(pub TimeSpan);
+
+impl Default for Timeout {
+    /// A minute.
+    fn default() -> Self {
+        Self(TimeSpan(Duration::from_secs(60)))
+    }
+}
+
+impl TryFrom<String> for Timeout {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let span: TimeSpan = text.parse()?;
+        if span.0.is_zero() { Err(format!("{text:?} leaves no time; write 60s or 5m")) } else { Ok(Self(span)) }
+    }
+}
+
+impl From<Timeout> for String {
+    fn from(timeout: Timeout) -> Self {
+        timeout.0.to_string()
+    }
+}
+
+/// A time as people write it, in whole seconds: `3d`, `36h`, `90m`, `30s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeSpan(pub Duration);
+
+impl TimeSpan {
+    /// Seconds of a unit.
+    const UNITS: [(&'static str, u64); 4] = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
+}
+
+impl FromStr for TimeSpan {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parsed = Self::UNITS.iter().find_map(|(unit, seconds)| {
+            let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+            number.checked_mul(*seconds)
+        });
+        let parsed = if text == "0" { Some(0) } else { parsed };
+        let span = parsed.map(|seconds| Self(Duration::from_secs(seconds)));
+        span.ok_or_else(|| "write a number and d, h, m or s: 3d".to_owned())
+    }
+}
+
+impl fmt::Display for TimeSpan {
+    /// In the largest unit that is exact.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_secs();
+        let exact = Self::UNITS.iter().find(|(_, unit)| seconds > 0 && seconds.is_multiple_of(*unit));
+        let (name, unit) = exact.copied().unwrap_or(("s", 1));
+        write!(f, "{}{name}", seconds / unit)
+    }
+}
+
 /// Where the catalog is described.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -554,6 +640,11 @@ name = "places.cities"
     #[case("table.slice.zone=1.5", "table.slice.zone: 1.5 is no value of a slice")]
     #[case("table.slice.at=2026-08-11T12:00:00", "is no value of a slice")]
     #[case("quality.dedupe.keep=best", "`last`")]
+    #[case("notify.command=[]", "notify.command: name a program")]
+    #[case("notify.command=./tell", "notify.command: invalid type")]
+    #[case("notify.timeout=60s", "missing field `command`")]
+    #[case("notify={command=[\"a\"], timeout=\"0s\"}", "notify.timeout: \"0s\" leaves no time")]
+    #[case("notify={command=[\"a\"], timeout=60}", "notify.timeout: invalid type")]
     fn an_override_that_cannot_be_is_refused_by_its_key(#[case] assignment: &str, #[case] message: &str) {
         let error = Job::from_toml(JOB, &[assignment.to_owned()]).unwrap_err().to_string();
         assert!(error.contains(message) && !error.contains('\n'), "{error}");
@@ -592,6 +683,30 @@ name = "places.cities"
         assert_eq!(job.batch.on_changed_input(), expected);
         job.batch.on_changed_input = Some(OnChangedInput::Replace);
         assert_eq!(job.batch.on_changed_input(), OnChangedInput::Replace);
+    }
+
+    #[test]
+    fn a_notification_has_a_minute_unless_the_job_says_otherwise() {
+        let with = |notify: &str| Job::from_toml(&format!("{JOB}\n[notify]\n{notify}"), &[]).unwrap().notify.unwrap();
+        let minute = with("command = [\"./tell\", \"--topic\"]");
+        assert_eq!((minute.command.len(), minute.timeout.0.0), (2, Duration::from_secs(60)));
+        let longer = with("command = [\"tell\"]\ntimeout = \"2h\"");
+        assert_eq!(longer.timeout.0.0, Duration::from_secs(7_200));
+    }
+
+    #[rstest]
+    #[case("3d", Some((259_200, "3d"))) ]
+    #[case("36h", Some((129_600, "36h")))]
+    #[case("120m", Some((7_200, "2h")))]
+    #[case("61s", Some((61, "61s")))]
+    #[case("0", Some((0, "0s")))]
+    #[case("1w", None)]
+    #[case("60", None)]
+    #[case("-1s", None)]
+    #[case("999999999999999999d", None)]
+    fn times_read_with_their_units(#[case] text: &str, #[case] expected: Option<(u64, &str)>) {
+        let parsed = text.parse::<TimeSpan>().ok();
+        assert_eq!(parsed.map(|span| (span.0.as_secs(), span.to_string())), expected.map(|(s, t)| (s, t.to_owned())));
     }
 
     #[rstest]

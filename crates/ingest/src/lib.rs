@@ -9,6 +9,7 @@
 //!    begun.
 //! 3. If a row cannot be used, the job is refused and the files are removed; or the row is set aside, with its reason.
 //! 4. `hexfloe-commit` puts the files and the ledger into one snapshot.
+//! 5. When that is certain, and nobody was told of it yet, the job's `notify.command` is run, and the table is told that it was.
 //!
 //! ```
 //! use hexfloe_ingest::Job;
@@ -45,7 +46,8 @@
 //! # What it does not do
 //!
 //! It holds no query engine: `source.select` and `table.sort` need the feature `sql`. It does not evolve the schema of a
-//! table: input with other columns is refused. It does not tell anybody about the commit.
+//! table: input with other columns is refused. It knows no message queue: telling others of a commit is up to a command of the
+//! job, which it runs once, and again under the same key if it may have failed.
 
 mod dedupe;
 mod destination;
@@ -56,6 +58,7 @@ mod groups;
 mod job;
 mod keys;
 mod mode;
+mod notify;
 mod partition;
 mod pipeline;
 mod place;
@@ -72,8 +75,10 @@ pub use error::{Error, ErrorKind};
 pub use groups::{BatchEnd, Fate, JobRun};
 pub use job::{
     BatchSettings, ByteSize, CatalogReference, DedupeSettings, Encodings, GeometrySettings, GeometryStore, Granularity,
-    H3Settings, Job, Keep, LimitSettings, Mode, OnChangedInput, OnReject, QualitySettings, SliceValue, TableSettings,
+    H3Settings, Job, Keep, LimitSettings, Mode, NotifySettings, OnChangedInput, OnReject, QualitySettings, SliceValue,
+    TableSettings, TimeSpan, Timeout,
 };
+pub use notify::Notification;
 pub use progress::{Phase, Progress};
 pub use rejects::RejectedRow;
 pub use report::{Report, Status};

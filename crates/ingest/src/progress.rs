@@ -13,6 +13,8 @@ pub enum Phase {
     Writing,
     /// Committing.
     Committing,
+    /// Telling others what was committed.
+    Notifying,
 }
 
 /// Counters that an ingest keeps up to date; reading them costs nothing.
@@ -31,7 +33,8 @@ impl Progress {
             0 => Phase::Opening,
             1 => Phase::Identifying,
             2 => Phase::Writing,
-            _ => Phase::Committing,
+            3 => Phase::Committing,
+            _ => Phase::Notifying,
         }
     }
 
@@ -56,6 +59,7 @@ impl Progress {
             Phase::Identifying => 1,
             Phase::Writing => 2,
             Phase::Committing => 3,
+            Phase::Notifying => 4,
         };
         self.phase.store(phase, Ordering::Relaxed);
         self.rows.store(0, Ordering::Relaxed);

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use hexfloe_commit::BatchOutcome;
 use serde::Serialize;
 
+use crate::Notification;
+
 /// What became of the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -53,12 +55,21 @@ pub struct Report {
     /// The branch, where it is not main.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
+    /// What came of telling that the batch has landed; serialised, whether it has been told. Only where the job has `[notify]`,
+    /// and neither after a dry run nor for a batch that the ledger has forgotten.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notified: Option<Notification>,
     /// Whether the table had no such branch when the run began.
     #[serde(skip)]
     pub branch_is_new: bool,
 }
 
 impl Report {
+    /// Whether the table had the batch already.
+    pub(crate) fn is_skipped(&self) -> bool {
+        self.status == Status::Skipped
+    }
+
     /// The report of a batch that was written, once it is known what became of it.
     pub(crate) fn landed(self, outcome: &BatchOutcome) -> Self {
         match *outcome {
@@ -109,6 +120,7 @@ mod tests {
             elapsed_ms: 7,
             waited_ms: 8,
             branch: None,
+            notified: None,
             branch_is_new: false,
         };
         let expected = concat!(
@@ -121,6 +133,15 @@ mod tests {
         let audit = Report { branch: Some("audit".to_owned()), branch_is_new: true, ..report.clone() };
         let expected = expected.replace("\"deduplicated\":9}", "\"deduplicated\":9,\"branch\":\"audit\"}");
         assert_eq!(serde_json::to_string(&audit).unwrap(), expected);
+        for (notified, told) in [
+            (Notification::Sent, true),
+            (Notification::Earlier, true),
+            (Notification::Failed { reason: "no".to_owned() }, false),
+            (Notification::Unrecorded { reason: "no".to_owned() }, true),
+        ] {
+            let report = Report { notified: Some(notified), ..report.clone() };
+            assert_eq!(serde_json::to_value(&report).unwrap()["notified"], told);
+        }
         let unchanged = Report { status: Status::Unchanged, snapshot_id: None, reject_file: None, ..report };
         let json = serde_json::to_value(&unchanged).unwrap();
         assert!(json["snapshot_id"].is_null() && json["reject_file"].is_null());

@@ -11,8 +11,8 @@ use hexfloe_batch::{
 };
 use hexfloe_catalog::{OpenCatalog, TableDefinition};
 use hexfloe_commit::{
-    BatchCheck, BatchCommit, BatchOutcome, Committer, Derivation, OnChangedInput, ParquetSettings, Replaces, Running,
-    SharedEnvironment, WrittenFor, announce, names,
+    BatchCheck, BatchCommit, BatchOutcome, Committer, Derivation, Notice, OnChangedInput, ParquetSettings, Replaces,
+    Running, SharedEnvironment, WrittenFor, announce, names,
 };
 use hexfloe_source::{Format, Scan, ScanOptions, Source, SourceSettings};
 use iceberg::TableIdent;
@@ -27,6 +27,7 @@ use crate::files::FileSet;
 use crate::job::{self, Granularity, Job, OnReject};
 use crate::keys::KeyColumns;
 use crate::mode::Replacement;
+use crate::notify::Settled;
 use crate::partition::{Partitioner, spec_of_terms};
 use crate::pipeline::{self, Plan};
 use crate::place::Places;
@@ -85,7 +86,7 @@ struct Target {
 /// What preparing a job came to.
 pub(crate) enum Preparation {
     /// There is nothing to land: the batch is in the table already, or the run is dry.
-    Settled(Report),
+    Settled(Box<Settled>),
     /// Its files are written.
     Ready(Box<Prepared>),
 }
@@ -127,7 +128,7 @@ impl Ingest {
         Arc::clone(&self.progress)
     }
 
-    /// Lands the batch that the job describes, exactly once. It has to be called on a multi-threaded tokio runtime; the
+    /// Lands the batch that the job describes, exactly once, and tells it if the job says whom to tell. It has to be called on a multi-threaded tokio runtime; the
     /// thread it is called on becomes the first of the job's threads.
     ///
     /// # Errors
@@ -141,30 +142,27 @@ impl Ingest {
             match self.start(job, options).await {
                 Err(error) if restartable(&error) && starts < MAX_STARTS => starts += 1,
                 Err(error) => return Err(error),
-                Ok(report) => {
-                    let elapsed_ms = u64::try_from(self.environment.now_ms() - begun_ms).unwrap_or(0);
-                    return Ok(Report { elapsed_ms, ..report });
-                }
+                Ok(settled) => return Ok(self.tell(job, options, settled, begun_ms).await),
             }
         }
     }
 
-    async fn start(&self, job: &Job, options: &RunOptions) -> Result<Report, Error> {
+    async fn start(&self, job: &Job, options: &RunOptions) -> Result<Settled, Error> {
         match self.prepare(job, options).await? {
-            Preparation::Settled(report) => Ok(report),
+            Preparation::Settled(settled) => Ok(*settled),
             Preparation::Ready(prepared) => {
                 let table = prepared.report.table.clone();
-                let reports = self.land(vec![*prepared], Landing::OneTable).await?;
-                reports.into_iter().next().ok_or(Error::Raced { table })
+                let settled = self.land(vec![*prepared], Landing::OneTable).await?;
+                settled.into_iter().next().ok_or(Error::Raced { table })
             }
         }
     }
 
-    /// Commits prepared batches of one table in one snapshot. The reports are in the order of the batches.
+    /// Commits prepared batches of one table in one snapshot. What came of them is in the order of the batches.
     ///
     /// Unless the error's kind is [`ErrorKind::Unknown`] nothing is committed then, the files are removed, and so is a table that
     /// was made for one of the batches.
-    pub(crate) async fn land(&self, prepared: Vec<Prepared>, landing: Landing) -> Result<Vec<Report>, Error> {
+    pub(crate) async fn land(&self, prepared: Vec<Prepared>, landing: Landing) -> Result<Vec<Settled>, Error> {
         let Some(Target { committer, .. }) = &self.target else { return Ok(Vec::new()) };
         self.progress.enter(Phase::Committing, 0);
         let mut batches = Vec::new();
@@ -172,8 +170,8 @@ impl Ingest {
         // Until it is settled.
         let mut under_way = Vec::new();
         for Prepared { batch, destination, report, announced } in prepared {
+            waiting.push((destination, report, batch.content_sha256));
             batches.push(batch);
-            waiting.push((destination, report));
             under_way.push(announced);
         }
         let outcomes = match landing {
@@ -183,13 +181,16 @@ impl Ingest {
         drop(under_way);
         match outcomes {
             Ok(outcomes) => {
-                let reports = std::iter::zip(waiting, outcomes).map(|((_, report), outcome)| report.landed(&outcome));
-                Ok(reports.collect())
+                let settled = std::iter::zip(waiting, outcomes).map(|((_, report, content_sha256), outcome)| Settled {
+                    report: report.landed(&outcome),
+                    content_sha256: Some(content_sha256),
+                });
+                Ok(settled.collect())
             }
             Err(error) => {
                 let error = Error::from(error);
                 if error.kind() != ErrorKind::Unknown {
-                    for (destination, _) in &waiting {
+                    for (destination, ..) in &waiting {
                         destination.discard().await;
                     }
                 }
@@ -204,6 +205,22 @@ impl Ingest {
         for Prepared { batch, destination, .. } in prepared {
             committer.remove(batch.files.iter().map(DataFile::file_path)).await;
             destination.discard().await;
+        }
+    }
+
+    /// A table as it is now; none without a catalog.
+    pub(crate) async fn load(&self, name: &TableIdent) -> Result<Option<Table>, Error> {
+        match &self.target {
+            Some(target) => Ok(target.catalog.load(name).await?),
+            None => Ok(None),
+        }
+    }
+
+    /// Writes into the table that a batch's landing was told.
+    pub(crate) async fn record(&self, notice: &Notice) -> Result<(), Error> {
+        match &self.target {
+            Some(target) => Ok(target.committer.record_notice(notice).await?),
+            None => Ok(()),
         }
     }
 
@@ -284,6 +301,7 @@ impl Ingest {
             elapsed_ms: 0,
             waited_ms: 0,
             branch: (options.branch != RunOptions::MAIN).then(|| options.branch.clone()),
+            notified: None,
             branch_is_new: options.branch != RunOptions::MAIN
                 && table.as_ref().is_none_or(|table| table.metadata().snapshot_for_ref(&options.branch).is_none()),
         };
@@ -302,7 +320,8 @@ impl Ingest {
             let checked = target.committer.check(table, &check).map_err(|error| replacement.explain(error))?;
             if let Some(BatchOutcome::Skipped { snapshot_id }) = checked {
                 report.snapshot_id = snapshot_id;
-                return Ok(Preparation::Settled(report));
+                let content_sha256 = Some(content_sha256);
+                return Ok(Preparation::Settled(Box::new(Settled { report, content_sha256 })));
             }
         }
 
@@ -369,7 +388,7 @@ impl Ingest {
             report.deduplicated = written.left_out;
             report.rejected = written.rejects.count_or_refuse()?;
             replacement.refuse_emptied(report.rows, report.rejected, None)?;
-            return Ok(Preparation::Settled(report));
+            return Ok(Preparation::Settled(Box::new(Settled { report, content_sha256: None })));
         };
         let destination = Arc::new(match (table, definition) {
             (Some(table), _) => Destination::existing(catalog.clone(), Arc::clone(&self.environment), table),
@@ -567,7 +586,7 @@ pub(crate) fn restartable(error: &Error) -> bool {
     )
 }
 
-fn table_name(name: &str) -> Result<TableIdent, Error> {
+pub(crate) fn table_name(name: &str) -> Result<TableIdent, Error> {
     let parts: Vec<&str> = name.split('.').collect();
     let refuse = || {
         Error::Job(format!(

@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::Error;
 use crate::groups::{BatchEnd, Fate, JobRun};
 use crate::job::Granularity;
+use crate::notify::Settled;
 use crate::run::{Ingest, Landing, MAX_STARTS, Preparation, Prepared, restartable};
-use crate::{Error, Report};
 
 /// Why nothing was committed, and which job it was, if it was one alone.
 struct Failure {
@@ -28,12 +29,11 @@ impl Ingest {
                 ended => break ended,
             }
         };
-        let elapsed_ms = u64::try_from(self.environment.now_ms() - begun_ms).unwrap_or(0);
         let mut end = |job: usize, fate: Fate| tell(BatchEnd { job, file: None, fate });
         match ended {
-            Ok(reports) => {
-                for (job, report) in reports.into_iter().enumerate() {
-                    end(job, Fate::Settled(Report { elapsed_ms, ..report }));
+            Ok(settled) => {
+                for (job, (run, settled)) in std::iter::zip(runs, settled).enumerate() {
+                    end(job, Fate::Settled(self.tell(&run.job, &run.options, settled, begun_ms).await));
                 }
             }
             Err(failure) => {
@@ -47,7 +47,7 @@ impl Ingest {
         }
     }
 
-    async fn start_together(&self, runs: &[JobRun]) -> Result<Vec<Report>, Box<Failure>> {
+    async fn start_together(&self, runs: &[JobRun]) -> Result<Vec<Settled>, Box<Failure>> {
         let failure = |job: Option<usize>, error: Error| Box::new(Failure { job, error });
         let mut tables = HashSet::new();
         for (number, run) in runs.iter().enumerate() {
@@ -70,13 +70,13 @@ impl Ingest {
             let tables = runs.iter().map(|run| run.job.table.name.clone()).collect();
             return Err(failure(None, hexfloe_catalog::Error::NotTogether { tables }.into()));
         }
-        let mut reports: Vec<Option<Report>> = Vec::with_capacity(runs.len());
+        let mut settled: Vec<Option<Settled>> = Vec::with_capacity(runs.len());
         let mut waiting: Vec<Prepared> = Vec::new();
         for (number, run) in runs.iter().enumerate() {
             match self.prepare(&run.job, &run.options).await {
-                Ok(Preparation::Settled(report)) => reports.push(Some(report)),
+                Ok(Preparation::Settled(known)) => settled.push(Some(*known)),
                 Ok(Preparation::Ready(prepared)) => {
-                    reports.push(None);
+                    settled.push(None);
                     waiting.push(*prepared);
                 }
                 Err(error) => {
@@ -90,6 +90,6 @@ impl Ingest {
             false => self.land(waiting, Landing::SeveralTables).await.map_err(|error| failure(None, error))?,
         };
         let mut landed = landed.into_iter();
-        Ok(reports.into_iter().filter_map(|report| report.or_else(|| landed.next())).collect())
+        Ok(settled.into_iter().filter_map(|settled| settled.or_else(|| landed.next())).collect())
     }
 }

@@ -13,6 +13,7 @@ mod ledgers;
 mod lost_answers;
 mod manifests;
 mod model;
+mod notices;
 mod overwriting;
 mod refusals;
 mod replacing;
