@@ -4,7 +4,7 @@ use std::env;
 use std::fs;
 use std::process::Command;
 
-use hexfloe_tests::{Exit, Lake, hexfloe, json, repository};
+use hexfloe_tests::{Exit, Lake, Value, hexfloe, json, repository};
 use rstest::rstest;
 
 /// What a section has its reader do.
@@ -79,6 +79,7 @@ fn followed(title: &str) -> Lake {
 #[case::together("Feed several tables from one input", "net.coarse", &["station"], &["1", "2"])]
 #[case::branch("Write, audit, publish", "wap.readings", &["id", "value"], &["1|0.5", "2|0.25", "3|0.75"])]
 #[case::rollback("Go back after a mistake", "geo.points", &["id", "value"], &["1|0.5"])]
+#[case::notify("Tell others when a batch has landed", "depot.parcels", &["parcel", "weight"], &["1|0.5", "2|0.25", "3|0.75"])]
 #[case::cleanup("Clean up every week", "grid.meters", &["meter", "kwh"], &["1|0.5", "2|0.25", "3|0.75"])]
 fn a_section_does_what_it_says(
     #[case] title: &str,
@@ -117,6 +118,21 @@ fn the_weekly_cleanup_removes_the_stray_file_and_all_snapshots_but_one() {
     );
     let again = lake.hexfloe(&["cleanup", "orphans", "grid.meters", "--json"]).ends(Exit::Done).report();
     assert_eq!(again["tables"][0]["orphans"]["files"], 0, "{again:#}");
+}
+
+#[test]
+fn each_of_the_two_batches_of_parcels_was_told_once() {
+    let lake = followed("Tell others when a batch has landed");
+    let messages: Vec<_> = fs::read_dir(lake.path("inbox")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut told: Vec<String> = messages
+        .iter()
+        .map(|path| {
+            let report: Value = fs::read_to_string(path).unwrap().parse().unwrap();
+            report["status"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    told.sort();
+    assert_eq!(told, ["committed", "skipped"]);
 }
 
 #[test]

@@ -25,6 +25,7 @@ mod how_to;
 mod ledger;
 mod memory;
 mod modes;
+mod notify;
 mod other_engines;
 mod partitions;
 mod postgres;
