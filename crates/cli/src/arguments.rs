@@ -27,7 +27,7 @@ Exit codes:
   7  catalog or storage unavailable; run again later
   8  cleanup refused: it is not certain that only orphans would go; nothing was removed
   9  some files should have been removed, and were not; run again
- 11 landed, but telling it ([notify]) is not done; run again";
+ 11  landed, but telling it ([notify]) is not done; run again";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
