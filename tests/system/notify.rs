@@ -225,6 +225,18 @@ fn a_batch_that_is_undone_and_lands_again_is_told_again_under_the_same_key() {
 }
 
 #[test]
+fn a_batch_that_the_ledger_has_forgotten_is_not_told() {
+    let lake = lake();
+    lake.write("silent.toml", POINTS);
+    lake.ingest(&["silent.toml"]).committed();
+    lake.ask("do_set", json!({ "table": TABLE, "name": "ingest.completed_batches", "value": "[]" }));
+    // A summary knows it still.
+    let report = ingest(&lake, &[]).skipped();
+    assert!(report.get("notified").is_none(), "{report:#}");
+    assert!(told(&lake).is_empty());
+}
+
+#[test]
 fn each_batch_of_a_run_is_told_by_itself_and_one_that_cannot_be_keeps_no_other_from_it() {
     let lake = lake();
     let by_file = format!("{POINTS}{NOTIFY}").replace("\"files\"", "\"file\"").replace("points.csv", "in/*.csv");

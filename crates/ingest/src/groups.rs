@@ -49,7 +49,7 @@ pub struct BatchEnd {
 #[must_use]
 pub enum Fate {
     /// It was committed, skipped, or looked at only.
-    Settled(Report),
+    Settled(Box<Report>),
     /// It failed. Batches that were to be committed together may share an error.
     Failed(Arc<Error>),
     /// It was not begun, because of a failure before it.
@@ -194,7 +194,7 @@ impl Series<'_> {
         let JobRun { job, options } = &self.runs[task.job];
         let begun_ms = task.begun_ms.unwrap_or_else(|| self.ingest.environment.now_ms());
         let report = self.ingest.tell(job, options, settled, begun_ms).await;
-        self.tell(task, Fate::Settled(report));
+        self.tell(task, Fate::Settled(Box::new(report)));
     }
 
     fn put_back(&mut self, tasks: Vec<Task>) {

@@ -33,7 +33,8 @@ impl Ingest {
         match ended {
             Ok(settled) => {
                 for (job, (run, settled)) in std::iter::zip(runs, settled).enumerate() {
-                    end(job, Fate::Settled(self.tell(&run.job, &run.options, settled, begun_ms).await));
+                    let report = self.tell(&run.job, &run.options, settled, begun_ms).await;
+                    end(job, Fate::Settled(Box::new(report)));
                 }
             }
             Err(failure) => {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use hexfloe_batch::Sha256Hex;
-use hexfloe_commit::{BatchCommit, Error, ErrorKind, LedgerBounds, Notice, OnChangedInput, RollBackTo, names};
+use hexfloe_commit::{BatchCommit, Error, ErrorKind, Expiry, LedgerBounds, Notice, OnChangedInput, RollBackTo, names};
 use iceberg::{TableRequirement, TableUpdate};
 use rstest::rstest;
 
@@ -273,6 +273,19 @@ async fn each_branch_is_told_for_itself_and_its_records_go_with_it() {
         assert_eq!(on_main.is_in_ledger_of(table.metadata()), publish);
         assert!(!on_main.is_recorded_in(table.metadata()));
     }
+}
+
+#[tokio::test]
+async fn the_records_of_a_branch_expire_with_it() {
+    let world = World::new().await;
+    record(&world, &land(&world, "first").await).await;
+    let batch = BatchCommit { branch: "audit".to_owned(), ..world.batch("one", 3..6).await };
+    let snapshot_id = committed(&world.commit(&batch).await.unwrap());
+    let audit = Notice { branch: batch.branch.clone(), ..notice_of(&world, "one", "one", Some(snapshot_id)).await };
+    record(&world, &audit).await;
+    let expiry = Expiry { snapshots: vec![snapshot_id], refs: BTreeSet::from(["audit".to_owned()]) };
+    assert!(world.committer().expire(&world.load().await, &expiry).await.unwrap());
+    assert_eq!(recorded(&world).await, properties(&["first"]));
 }
 
 #[rstest]
