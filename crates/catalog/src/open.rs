@@ -57,7 +57,8 @@ enum Kind {
     /// We write the first metadata file ourselves; so does a catalog that was assembled.
     Sql { warehouse: Location },
     /// The server does; it may also choose the place.
-    Rest { catalog: RestCatalog },
+    /// A catalog that was put around it is asked for tables in its place.
+    Rest { catalog: RestCatalog, decorated: bool },
 }
 
 impl OpenCatalog {
@@ -98,7 +99,13 @@ impl OpenCatalog {
                 let catalog = RestCatalog::new(client, store.clone());
                 let port = Arc::new(RestPort::new(catalog.clone()));
                 let name = settings.name.clone();
-                Ok(Self { name, catalog: Arc::new(catalog.clone()), port, store, kind: Kind::Rest { catalog } })
+                Ok(Self {
+                    name,
+                    catalog: Arc::new(catalog.clone()),
+                    port,
+                    store,
+                    kind: Kind::Rest { catalog, decorated: false },
+                })
             }
         }
     }
@@ -148,6 +155,21 @@ impl OpenCatalog {
         Self { port, ..self }
     }
 
+    /// This catalog with another in place of the `iceberg` crate's view of it: a decorated one, for instance.
+    ///
+    /// Loading tables, and looking for namespaces and making them, is seen through it. Two things are not, over REST: how a
+    /// table is made, and how the commit port looks at a table after an answer that proves nothing. Errors of loading
+    /// are then those of the `iceberg` crate, with what was behind them as their source.
+    #[must_use]
+    pub fn with_catalog(self, wrap: impl FnOnce(Arc<dyn Catalog>) -> Arc<dyn Catalog>) -> Self {
+        let catalog = wrap(Arc::clone(&self.catalog));
+        let kind = match self.kind {
+            Kind::Rest { catalog, .. } => Kind::Rest { catalog, decorated: true },
+            kind @ Kind::Sql { .. } => kind,
+        };
+        Self { catalog, kind, ..self }
+    }
+
     /// The catalog's name.
     pub fn name(&self) -> &str {
         &self.name
@@ -174,7 +196,7 @@ impl OpenCatalog {
     ///
     /// When the catalog or the metadata file cannot be read.
     pub async fn load(&self, table: &TableIdent) -> Result<Option<Table>, Error> {
-        if let Kind::Rest { catalog } = &self.kind {
+        if let Kind::Rest { catalog, decorated: false } = &self.kind {
             return catalog.load(table).await;
         }
         let mut tries = 0;
@@ -207,7 +229,7 @@ impl OpenCatalog {
         self.ensure_namespace(table.namespace()).await?;
         let warehouse = match &self.kind {
             Kind::Sql { warehouse } => warehouse,
-            Kind::Rest { catalog } => return self.create_over_rest(catalog, table, definition, id).await,
+            Kind::Rest { catalog, .. } => return self.create_over_rest(catalog, table, definition, id).await,
         };
         let location = TableDefinition::location(warehouse, table, id)?;
         let creation = definition.creation(table, location.clone());
@@ -276,7 +298,7 @@ impl OpenCatalog {
     pub fn server(&self) -> Option<&ServerFacts> {
         match &self.kind {
             Kind::Sql { .. } => None,
-            Kind::Rest { catalog } => Some(&catalog.client.facts),
+            Kind::Rest { catalog, .. } => Some(&catalog.client.facts),
         }
     }
 

@@ -59,6 +59,7 @@
 //! It has one table without partitions, batches that replace themselves, and Parquet files of a few rows.
 
 pub mod catalog;
+pub mod faults;
 mod foreign;
 pub mod gated;
 mod judge;

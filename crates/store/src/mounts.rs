@@ -1,6 +1,7 @@
 //! Which store serves which location.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
@@ -31,7 +32,11 @@ pub struct Store {
     remote: Option<Remote>,
     opened: Arc<RwLock<Opened>>,
     in_flight: Arc<Semaphore>,
+    wrap: Option<Wrap>,
 }
+
+/// Makes of a store what is seen in its place.
+type Wrap = Arc<dyn Fn(Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore> + Send + Sync>;
 
 /// How many objects are tagged at once.
 const CONCURRENT_TAGS: usize = 16;
@@ -108,6 +113,7 @@ impl Store {
             remote: None,
             opened: Arc::default(),
             in_flight: Arc::new(Semaphore::new(PARTS_IN_FLIGHT)),
+            wrap: None,
         }
     }
 
@@ -147,12 +153,46 @@ impl Store {
 
     /// This set of stores and one more, in place of any for the same scheme family and authority.
     ///
-    /// This is where decorators (faults, latency, counting) are put around a store.
+    /// For decorators (faults, latency, counting) around all stores, see [`Store::decorated`].
     #[must_use]
     pub fn mount(&self, family: &str, authority: &str, store: Arc<dyn ObjectStore>) -> Self {
         let mut mounts = BTreeMap::clone(&self.mounts);
-        mounts.insert((family.to_owned(), authority.to_owned()), store);
+        mounts.insert((family.to_owned(), authority.to_owned()), self.seen(store));
         Self { mounts: Arc::new(mounts), ..self.clone() }
+    }
+
+    /// This set of stores, each of them seen through `wrap`: those that are mounted, now or later, and those across the
+    /// network, also where credentials are granted for them. Decorators around decorators see the inner ones' work.
+    ///
+    /// `wrap` is called once for each store, when it is mounted or opened, so that a decorator may keep a state. Whoever got a
+    /// clone before sees the stores as they were; what is granted from now on is granted to one of the two only. What goes
+    /// past `object_store` is not seen: tags ([`Store::tag_all`]), and where links lead ([`Store::linked`]).
+    #[must_use]
+    pub fn decorated(
+        self,
+        wrap: impl Fn(Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore> + Send + Sync + 'static,
+    ) -> Self {
+        let mounts = self.mounts.iter().map(|(place, store)| (place.clone(), wrap(Arc::clone(store)))).collect();
+        let wrap: Wrap = match self.wrap {
+            Some(inner) => Arc::new(move |store| wrap(inner(store))),
+            None => Arc::new(wrap),
+        };
+        // Stores that are open are opened again when they are asked for.
+        let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
+        let granted = opened.granted.iter();
+        let granted =
+            granted.map(|Granted { grant, .. }| Granted { grant: Arc::clone(grant), stores: BTreeMap::new() });
+        let fresh = Opened { general: BTreeMap::new(), granted: granted.collect() };
+        drop(opened);
+        Self { mounts: Arc::new(mounts), opened: Arc::new(RwLock::new(fresh)), wrap: Some(wrap), ..self }
+    }
+
+    /// A store as it is to be seen.
+    fn seen(&self, store: Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore> {
+        match &self.wrap {
+            Some(wrap) => wrap(store),
+            None => store,
+        }
     }
 
     /// The store mounted for a scheme family and authority, for wrapping it in a decorator.
@@ -194,13 +234,15 @@ impl Store {
         let store = match opened.granted_for(location) {
             Some(place) => {
                 let Granted { grant, stores } = &mut opened.granted[place];
-                let store = remote.open(location, Some(grant))?;
-                Arc::clone(stores.entry(key.1).or_insert(store))
+                match stores.entry(key.1) {
+                    Entry::Occupied(known) => Arc::clone(known.get()),
+                    Entry::Vacant(new) => Arc::clone(new.insert(self.seen(remote.open(location, Some(grant))?))),
+                }
             }
-            None => {
-                let store = remote.open(location, None)?;
-                Arc::clone(opened.general.entry(key).or_insert(store))
-            }
+            None => match opened.general.entry(key) {
+                Entry::Occupied(known) => Arc::clone(known.get()),
+                Entry::Vacant(new) => Arc::clone(new.insert(self.seen(remote.open(location, None)?))),
+            },
         };
         Ok(store)
     }
@@ -499,5 +541,76 @@ fn untagged(location: &str) -> Error {
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.mounts.keys().map(|(family, authority)| format!("{family}://{authority}"))).finish()
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "aws")]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use async_trait::async_trait;
+    use object_store::limit::LimitStore;
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct Never;
+
+    #[async_trait]
+    impl Vendor for Never {
+        async fn vend(&self) -> Result<Vec<VendedProperties>, Box<dyn std::error::Error + Send + Sync>> {
+            Err("nobody asks".into())
+        }
+    }
+
+    fn properties() -> Properties {
+        let keys = [("s3.access-key-id", "id"), ("s3.secret-access-key", "hush"), ("s3.region", "eu-west-1")];
+        keys.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+    }
+
+    fn granted(prefix: &str) -> VendedProperties {
+        VendedProperties { prefix: prefix.to_owned(), properties: properties() }
+    }
+
+    #[test]
+    fn every_store_is_seen_through_its_decorator_which_is_made_once() {
+        let made = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&made);
+        let plain = Store::local().with_remote(properties(), None).unwrap();
+        let vendor: Arc<dyn Vendor> = Arc::new(Never);
+        plain.grant(vec![granted("s3://b/before")], &vendor);
+        let seen = |store: &Store, location: &str| {
+            store.serving(&Location::parse(location).unwrap()).unwrap().to_string().starts_with("LimitStore(7, ")
+        };
+        // Opened before: seen as it was by whoever has it, and through the decorator by the other.
+        assert!(!seen(&plain, "s3://b/x"));
+        let store = plain.clone().decorated(move |store| {
+            count.fetch_add(1, Ordering::Relaxed);
+            Arc::new(LimitStore::new(store, 7))
+        });
+        let store = store.mount("memory", "", Arc::new(InMemory::new()));
+        store.grant(vec![granted("s3://b/after")], &vendor);
+        let locations = ["file:///x", "memory:///x", "s3://b/x", "s3://c/x", "s3://b/before/x", "s3://b/after/x"];
+        for _ in 0..2 {
+            for location in locations {
+                assert!(seen(&store, location), "{location}");
+            }
+        }
+        assert_eq!(made.load(Ordering::Relaxed), locations.len());
+        assert!(!seen(&plain, "file:///x") && !seen(&plain, "s3://b/x"));
+    }
+
+    #[tokio::test]
+    async fn decorators_are_put_around_each_other_and_the_store_works_as_before() {
+        let store = Store::memory().decorated(|store| Arc::new(LimitStore::new(store, 7)));
+        let store = store.decorated(|store| Arc::new(LimitStore::new(store, 8)));
+        let serving = store.serving(&Location::parse("memory:///x").unwrap()).unwrap();
+        assert!(serving.to_string().starts_with("LimitStore(8, LimitStore(7, "), "{serving}");
+        store.put("memory:///x", "abc".into()).await.unwrap();
+        store.copy("memory:///x", "memory:///y").await.unwrap();
+        assert_eq!(store.read("memory:///y").await.unwrap(), "abc");
+        let tagged = store.tag_all(vec!["memory:///x".to_owned()], "key", "value").await;
+        assert!(tagged[0].1.is_err(), "stores that are mounted have no tags");
     }
 }

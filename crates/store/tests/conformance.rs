@@ -2,10 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use std::path::Path;
+use std::sync::Arc;
+
 use futures::TryStreamExt;
 use hexfloe_store::conformance::Subject;
 use hexfloe_store::{Error, Location, Properties, Store};
 use hexfloe_tests::{CatalogFile, SeaweedFs, json, judge};
+use object_store::limit::LimitStore;
 use tempfile::TempDir;
 
 struct Local {
@@ -78,6 +82,25 @@ mod memory {
     hexfloe_store::conforms! { Memory { store: Store::memory() } }
 }
 
+/// Behind a decorator, which only counts what is under way.
+struct Decorated(Local);
+
+impl Subject for Decorated {
+    fn store(&self) -> Store {
+        Store::local().decorated(|store| Arc::new(LimitStore::new(store, 64)))
+    }
+
+    fn root(&self) -> String {
+        self.0.root()
+    }
+}
+
+mod decorated {
+    use super::{Decorated, Local};
+
+    hexfloe_store::conforms! { Decorated(Local::new()) }
+}
+
 mod remote {
     use super::Remote;
 
@@ -105,7 +128,7 @@ async fn keys_are_the_names_of_files() {
     }
 }
 
-async fn scanned(subject: &Local) -> Vec<String> {
+async fn scanned(subject: &impl Subject) -> Vec<String> {
     let at = Location::parse(&subject.root()).unwrap();
     let objects: Vec<_> = subject.store().scan(&at).try_collect().await.unwrap();
     let mut keys: Vec<String> = objects.into_iter().map(|object| object.key[at.key().len()..].to_owned()).collect();
@@ -116,9 +139,17 @@ async fn scanned(subject: &Local) -> Vec<String> {
 #[tokio::test]
 async fn what_a_killed_process_left_unfinished_on_the_local_disk_is_listed_and_deleted() {
     let subject = Local::new();
+    let folder = subject.folder.path().to_owned();
+    unfinished_files_are_listed_and_deleted(&folder, subject).await;
+    let subject = Local::new();
+    let folder = subject.folder.path().to_owned();
+    unfinished_files_are_listed_and_deleted(&folder, Decorated(subject)).await;
+}
+
+async fn unfinished_files_are_listed_and_deleted(folder: &Path, subject: impl Subject) {
     let names = ["x.parquet", "x.parquet#1", "x.parquet#23", "y#z", "#4"];
     for name in names {
-        std::fs::write(subject.folder.path().join(name), "x").unwrap();
+        std::fs::write(folder.join(name), "x").unwrap();
     }
     assert_eq!(scanned(&subject).await, ["/#4", "/x.parquet", "/x.parquet#1", "/x.parquet#23", "/y#z"]);
     let at = Location::parse(&subject.root()).unwrap();
