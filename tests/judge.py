@@ -26,6 +26,7 @@ import time
 import tomllib
 import traceback
 import uuid
+import xml.etree.ElementTree as xml
 from concurrent.futures import ThreadPoolExecutor
 
 import jsonschema
@@ -660,6 +661,15 @@ def wrong_bounds(lake, table):
 
 
 # ---------------------------------------------------------------- what others do to a table
+
+
+def junit(file):
+    """The cases of a JUnit file: their names, and what came of them."""
+    outcomes = {"failure": "failed", "error": "error", "skipped": "skipped"}
+    return [
+        {"name": case.get("name"), "outcome": next((outcomes[child.tag] for child in case), "passed")}
+        for case in xml.parse(file).getroot().iter("testcase")
+    ]
 
 
 def do_compact(lake, table):

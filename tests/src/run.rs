@@ -30,6 +30,8 @@ pub enum Exit {
     Refused = 8,
     /// Some files should have gone, and did not.
     Incomplete = 9,
+    /// Verification found a promise that is broken.
+    Broken = 10,
     /// Landed, and telling it is not done.
     Untold = 11,
 }
@@ -75,6 +77,13 @@ impl Running {
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
             command,
         }
+    }
+
+    /// Asks it to end, as Ctrl-C does.
+    #[track_caller]
+    pub fn interrupt(&self) {
+        let asked = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status();
+        assert!(asked.is_ok_and(|status| status.success()), "cannot interrupt {}", self.command);
     }
 
     /// Kills it, as `kill -9` does, `after` it was started; tells whether it was still running then.

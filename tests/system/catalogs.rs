@@ -63,7 +63,7 @@ fn a_namespace_that_is_given_is_used_and_kept() {
 /// A lake on REST whose catalog answers through a proxy.
 fn behind_a_proxy() -> (Lake, Proxy) {
     let lake = Lake::on(Backend::RestS3);
-    let proxy = Proxy::before(&SeaweedFs::shared().rest_address());
+    let proxy = Proxy::before(&SeaweedFs::shared().rest_address()).unwrap();
     lake.write_catalog(&lake.catalog().clone().with("uri", &proxy.uri()));
     (lake, proxy)
 }

@@ -179,7 +179,7 @@ fn a_warehouse_that_does_not_exist_is_named() {
 fn a_store_that_nobody_listens_at_is_unavailable() {
     let lake = Lake::on(Backend::PostgresS3).and_points(&points(0));
     // A port that was free a moment ago.
-    let closed = Proxy::before(&SeaweedFs::shared().s3_address());
+    let closed = Proxy::before(&SeaweedFs::shared().s3_address()).unwrap();
     let uri = closed.uri();
     drop(closed);
     let gone = lake.catalog().clone().with("s3.endpoint", &uri);
@@ -206,7 +206,7 @@ struct Token {
 
 impl Tokens {
     fn new(expires_in_s: u64, good_for: usize) -> Self {
-        let proxy = Proxy::before(&SeaweedFs::shared().rest_address());
+        let proxy = Proxy::before(&SeaweedFs::shared().rest_address()).unwrap();
         let (given, refused) = (Arc::<Mutex<Vec<Token>>>::default(), Arc::new(AtomicUsize::new(0)));
         {
             let given = Arc::clone(&given);
@@ -314,7 +314,8 @@ struct Vending {
 impl Vending {
     fn new(lake: &Lake, life: Duration) -> Self {
         let server = SeaweedFs::shared();
-        let (catalog, store) = (Proxy::before(&server.rest_address()), Proxy::before(&server.s3_address()));
+        let (catalog, store) =
+            (Proxy::before(&server.rest_address()).unwrap(), Proxy::before(&server.s3_address()).unwrap());
         let (handed_out, expired) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let keys = [server.key(0), server.key(1)];
         let first_id = keys[0].0.clone();
@@ -413,7 +414,7 @@ fn a_catalog_that_takes_three_seconds_a_request_is_waited_for() {
     let lake = Lake::on(Backend::RestS3).and_points(&points(0));
     lake.ingest(&["job.toml"]).committed();
     lake.write("points.csv", points(500));
-    let proxy = Proxy::before(&SeaweedFs::shared().rest_address());
+    let proxy = Proxy::before(&SeaweedFs::shared().rest_address()).unwrap();
     proxy.slow_down(Duration::from_secs(3));
     lake.write_catalog(&behind(&proxy, lake.catalog()));
     let report = lake.ingest(&["job.toml"]).committed();
@@ -424,7 +425,7 @@ fn a_catalog_that_takes_three_seconds_a_request_is_waited_for() {
 #[test]
 fn a_store_that_takes_three_seconds_a_request_is_waited_for() {
     let lake = Lake::on(Backend::PostgresS3).and_points(&points(0));
-    let proxy = Proxy::before(&SeaweedFs::shared().s3_address());
+    let proxy = Proxy::before(&SeaweedFs::shared().s3_address()).unwrap();
     proxy.slow_down(Duration::from_secs(3));
     lake.write_catalog(&lake.catalog().clone().with("s3.endpoint", &proxy.uri()));
     lake.ingest(&["job.toml"]).committed();
@@ -448,7 +449,7 @@ fn a_full_store_commits_nothing_and_leaves_no_open_upload(
     let lake = Lake::on(backend);
     let million = data("points_1m.parquet").display().to_string();
     lake.write("job.toml", POINTS.replace("\"csv\"", "\"parquet\"").replace("points.csv", &million));
-    let proxy = Proxy::before(&SeaweedFs::shared().s3_address());
+    let proxy = Proxy::before(&SeaweedFs::shared().s3_address()).unwrap();
     let parts = AtomicUsize::new(0);
     let writes = move |request: &Request| {
         let data = request.method == "PUT" && request.path.contains("/data/");
@@ -488,7 +489,7 @@ fn input_that_is_refused_after_much_was_uploaded_leaves_nothing(
     });
     lake.write("points.csv", rows + "1,95,1\n");
     lake.write("job.toml", POINTS);
-    let proxy = Proxy::before(&SeaweedFs::shared().s3_address());
+    let proxy = Proxy::before(&SeaweedFs::shared().s3_address()).unwrap();
     lake.write_catalog(&lake.catalog().clone().with("s3.endpoint", &proxy.uri()));
     lake.ingest(&["job.toml"]).refuses(Exit::Input, &["points.csv", "600001", "95"]);
     let begun = proxy.log().iter().filter(|passed| passed.request.path.contains("?uploads")).count();

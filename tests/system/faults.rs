@@ -32,7 +32,7 @@ impl Table {
         let quick = r#"{ "commit.status-check.min-wait-ms" = "100", "commit.status-check.num-retries" = "4" }"#;
         lake.write("job.toml", format!("{POINTS}properties = {quick}\n"));
         let there = batch_id(&lake.ingest(&["job.toml"]).committed());
-        let proxy = Proxy::before(&SeaweedFs::shared().rest_address());
+        let proxy = Proxy::before(&SeaweedFs::shared().rest_address()).unwrap();
         lake.write_catalog(&through(&proxy, lake.catalog(), socket_timeout_ms));
         lake.write("points.csv", FRESH);
         Self { lake, proxy, batches: BTreeMap::from([(there, 2)]) }
@@ -270,7 +270,7 @@ fn a_catalog_that_cannot_be_reached_at_all_is_unavailable() {
 #[test]
 fn a_new_table_whose_creation_is_not_answered_is_made_once() {
     let lake = Lake::on(Backend::RestS3).and_points(THERE);
-    let proxy = Proxy::before(&SeaweedFs::shared().rest_address());
+    let proxy = Proxy::before(&SeaweedFs::shared().rest_address()).unwrap();
     lake.write_catalog(&through(&proxy, lake.catalog(), 10_000));
     let creates = |request: &Request| request.method == "POST" && request.path.ends_with("/tables");
     proxy.add(Rule::fault(creates, Side::After, Fault::Reset).only(1..=1));
@@ -296,7 +296,7 @@ fn a_commit_that_lands_after_it_was_refused_keeps_its_files(#[case] status: u16,
     let lake = Lake::on(Backend::RestS3).and_points(THERE);
     let ingest = |more: &[&str]| lake.ingest(&[&["job.toml"], set, more].concat());
     ingest(&[]).committed();
-    let proxy = Proxy::before(&SeaweedFs::shared().rest_address());
+    let proxy = Proxy::before(&SeaweedFs::shared().rest_address()).unwrap();
     lake.write_catalog(&through(&proxy, lake.catalog(), 5_000));
     lake.write("points.csv", FRESH);
     let refuse = Rule::new(Request::is_commit, move |request, server| {

@@ -37,4 +37,5 @@ mod select;
 mod sources;
 mod together;
 mod types;
+mod verify;
 mod wire;

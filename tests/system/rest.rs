@@ -381,7 +381,7 @@ fn commands_that_look_and_move_work_as_they_do_on_local_files(
 #[test]
 fn check_tells_that_a_catalog_cannot_be_reached() {
     let lake = Lake::on(Backend::RestS3);
-    let proxy = Proxy::before(&SeaweedFs::shared().rest_address());
+    let proxy = Proxy::before(&SeaweedFs::shared().rest_address()).unwrap();
     lake.write_catalog(&behind(&proxy, lake.catalog()));
     proxy.add(Rule::fault(|_| true, Side::Before, Fault::Reset));
     lake.hexfloe(&["check"]).refuses(Exit::Unavailable, &["error:", &proxy.address()]);

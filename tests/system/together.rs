@@ -86,7 +86,7 @@ fn one_that_fails_keeps_the_other_from_being_committed(#[values(Backend::Sqlite,
 
 fn behind_a_proxy() -> (Lake, Proxy) {
     let lake = lake_with_two_tables(Backend::RestS3);
-    let proxy = Proxy::before(&SeaweedFs::shared().rest_address());
+    let proxy = Proxy::before(&SeaweedFs::shared().rest_address()).unwrap();
     let file = lake.catalog().clone().with("uri", &proxy.uri()).with("rest.client.socket-timeout-ms", "2000");
     lake.write_catalog(&file);
     (lake, proxy)

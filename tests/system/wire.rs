@@ -11,7 +11,7 @@ const POINTS: &str = "id,lat,lon\n1,48.2,16.4\n2,-33.9,151.2\n";
 
 fn lake_behind(change: impl FnOnce(CatalogFile, &Proxy) -> CatalogFile) -> (Lake, Proxy) {
     let lake = Lake::on(Backend::RestS3).and_points(POINTS);
-    let proxy = Proxy::before(&SeaweedFs::shared().rest_address());
+    let proxy = Proxy::before(&SeaweedFs::shared().rest_address()).unwrap();
     let tokens = format!("{}/v1/oauth/tokens", proxy.uri());
     let file = lake.catalog().clone().with("uri", &proxy.uri()).with("oauth2-server-uri", &tokens);
     lake.write_catalog(&change(file, &proxy));
@@ -117,6 +117,7 @@ fn requests_are_signed_as_aws_signs_them() {
         move |request, server| {
             let ask = Request {
                 method: "POST".to_owned(),
+                server: None,
                 path: "/v1/oauth/tokens".to_owned(),
                 headers: vec![
                     ("host".to_owned(), "127.0.0.1".to_owned()),
@@ -138,7 +139,7 @@ fn requests_are_signed_as_aws_signs_them() {
     assert!(log.iter().any(|exchange| exchange.request.path.contains("a%1Fb")), "no path with an encoded character");
     assert!(log.iter().any(|exchange| exchange.request.is_commit()));
     for exchange in &log {
-        let Request { method, path, headers, body } = &exchange.request;
+        let Request { method, path, headers, body, .. } = &exchange.request;
         let signed = header(exchange, "authorization").unwrap();
         let scope = format!("AWS4-HMAC-SHA256 Credential={id}/");
         assert!(signed.starts_with(&scope) && signed.contains("/eu-north-1/glue/aws4_request"), "{signed}");
@@ -178,7 +179,7 @@ fn a_certificate_authority_of_ones_own_is_trusted_when_it_is_named() {
 #[test]
 fn the_proxy_of_the_environment_is_used() {
     let server = SeaweedFs::shared();
-    let forward = Proxy::before(&server.rest_address());
+    let forward = Proxy::before(&server.rest_address()).unwrap();
     let lake = Lake::on(Backend::RestS3).and_points(POINTS);
     // The store is asked directly, by another name.
     let store = format!("http://{}", server.s3_address().replace("127.0.0.1", "localhost"));

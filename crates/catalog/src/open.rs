@@ -317,8 +317,22 @@ impl OpenCatalog {
         Ok(discarded)
     }
 
+    /// Whether there is a namespace.
+    ///
+    /// # Errors
+    ///
+    /// When the catalog cannot be asked.
+    pub async fn has_namespace(&self, namespace: &NamespaceIdent) -> Result<bool, Error> {
+        let failed = |error| Error::table("look for the namespace of", &format!("{namespace}.*"), error);
+        self.catalog.namespace_exists(namespace).await.map_err(failed)
+    }
+
     /// Makes the namespace and those above it, where they are missing.
-    async fn ensure_namespace(&self, namespace: &NamespaceIdent) -> Result<(), Error> {
+    ///
+    /// # Errors
+    ///
+    /// When one of them is not there afterwards.
+    pub async fn ensure_namespace(&self, namespace: &NamespaceIdent) -> Result<(), Error> {
         let failed = |error| Error::table("create the namespace of", &format!("{namespace}.*"), error);
         if self.catalog.namespace_exists(namespace).await.map_err(failed)? {
             return Ok(());

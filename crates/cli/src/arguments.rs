@@ -27,6 +27,7 @@ Exit codes:
   7  catalog or storage unavailable; run again later
   8  cleanup refused: it is not certain that only orphans would go; nothing was removed
   9  some files should have been removed, and were not; run again
+ 10  verify: a promise was broken
  11  landed, but telling it ([notify]) is not done; run again";
 
 #[derive(Debug, Subcommand)]
@@ -50,6 +51,12 @@ pub(crate) enum Command {
     },
     /// Try what the guarantee needs of a catalog and its store, in a scratch namespace
     Check(CheckArguments),
+    /// Prove the guarantee on a catalog and its store: crashes, races and lies, in a scratch namespace
+    #[command(after_help = EXIT_CODES)]
+    Verify(VerifyArguments),
+    /// Run another command while things go wrong in it, as verify has it done
+    #[command(hide = true)]
+    VerifyStep(VerifyStepArguments),
 }
 
 #[derive(Debug, Subcommand)]
@@ -252,6 +259,56 @@ pub(crate) struct CheckArguments {
     /// Print one JSON object on stdout
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArguments {
+    /// The catalog file [default: SQLite and a warehouse below ./lake]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) catalog: Option<PathBuf>,
+    /// Work in this namespace, which exists, instead of a scratch one
+    #[arg(long, value_name = "NAME")]
+    pub(crate) namespace: Option<String>,
+    /// Only this scenario; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub(crate) scenario: Vec<String>,
+    /// Some minutes at most [default]
+    #[arg(long, conflicts_with = "full")]
+    pub(crate) quick: bool,
+    /// Kill runs at every single call, and many more at random moments
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// How many runs are killed at random moments [default: 10, and 200 with --full]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) kills: Option<u32>,
+    /// Where random moments come from [default: 0]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    pub(crate) seed: u64,
+    /// Say which scenarios there are, and what each of them promises
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Remove a namespace that a verification has left, and do nothing else
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["namespace", "scenario", "quick", "full", "kills", "list"])]
+    pub(crate) remove: Option<String>,
+    /// Print one JSON object on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write the results for JUnit readers, as CI systems are
+    #[arg(long, value_name = "FILE")]
+    pub(crate) junit: Option<PathBuf>,
+    /// Write a report for people, as one HTML file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyStepArguments {
+    /// What goes wrong, as JSON
+    #[arg(long)]
+    pub(crate) faults: String,
+    /// The command
+    #[arg(last = true, required = true)]
+    pub(crate) command: Vec<String>,
 }
 
 #[derive(Debug, Args)]

@@ -21,14 +21,11 @@ use crate::arguments::{
     SnapshotsArguments,
 };
 use crate::display::{counted, say};
-use crate::exit::Failure;
+use crate::exit::{Failure, INCOMPLETE};
 use crate::{display, environment, metrics, open};
 
 /// So many attempts are told of to people.
 const SHOWN: usize = 10;
-
-/// Some files should have gone, and did not.
-const INCOMPLETE: u8 = 9;
 
 /// What a run over some tables came to, as JSON.
 #[derive(Serialize)]

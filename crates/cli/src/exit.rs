@@ -8,6 +8,18 @@ use hexfloe_ingest::{Notification, Report};
 /// Cleaning up was refused: it is not certain that only what nobody needs would go.
 pub(crate) const REFUSED: u8 = 8;
 
+/// Catalog or storage cannot be reached.
+pub(crate) const UNAVAILABLE: u8 = 7;
+
+/// Something should have been removed, and was not.
+pub(crate) const INCOMPLETE: u8 = 9;
+
+/// Verification found a promise that was broken.
+pub(crate) const BROKEN: u8 = 10;
+
+/// Somebody ended the command, as shells say it.
+pub(crate) const INTERRUPTED: u8 = 130;
+
 /// The batch has landed, and telling it is not done.
 const UNTOLD: u8 = 11;
 
@@ -127,6 +139,18 @@ impl From<hexfloe_orphan_cleanup::Error> for Failure {
         };
         let no_catalog = matches!(error, Error::Catalog(hexfloe_catalog::Error::NoCatalog { .. }));
         Self { code, message: chain(&error), no_catalog }
+    }
+}
+
+impl From<hexfloe_replay_verify::Error> for Failure {
+    fn from(error: hexfloe_replay_verify::Error) -> Self {
+        use hexfloe_replay_verify::Error;
+        match error {
+            Error::Catalog(error) => error.into(),
+            error @ Error::Unusable(_) => Self::configuration(chain(&error)),
+            error @ Error::Interrupted(_) => Self { code: INTERRUPTED, message: chain(&error), no_catalog: false },
+            error => Self { code: 1, message: chain(&error), no_catalog: false },
+        }
     }
 }
 

@@ -13,6 +13,7 @@ mod inspect;
 mod metrics;
 mod open;
 mod refs;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -21,7 +22,13 @@ use clap::Parser;
 use crate::arguments::{Arguments, Command, TableCommand};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let mut arguments = Arguments::parse();
+    if let Command::VerifyStep(step) = &arguments.command {
+        arguments = match verify::step(step) {
+            Ok(arguments) => arguments,
+            Err(failure) => return exit::failed(&failure),
+        };
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return exit::failed(&exit::Failure::unexpected("start the runtime", error)),
@@ -30,6 +37,10 @@ fn main() -> ExitCode {
         match arguments.command {
             Command::Ingest(arguments) => return ingest::run(arguments).await,
             Command::Check(arguments) => return check::run(arguments).await,
+            Command::Verify(arguments) => return verify::run(arguments).await,
+            Command::VerifyStep(_) => {
+                Err(exit::Failure::configuration("a step of a verification is no such step itself"))
+            }
             Command::Cleanup { command } => return cleanup::run(command).await,
             Command::BatchId(arguments) => ingest::batch_id(&arguments),
             Command::Batches(arguments) => inspect::batches(arguments).await,

@@ -1,16 +1,32 @@
 //! Which catalog a command works on.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use hexfloe_catalog::{Access, CatalogSettings, OpenCatalog};
+use hexfloe_replay_verify::faults::Faults;
+use hexfloe_store::Store;
 use iceberg::TableIdent;
 
 use crate::exit::Failure;
 
+/// What this process sees catalogs and stores through, if it is one of a verification.
+static SEEN_THROUGH: OnceLock<Faults> = OnceLock::new();
+
+/// Has every catalog that is opened from now on be seen through faults.
+pub(crate) fn behind(faults: Faults) {
+    // Nobody asks for it twice.
+    let _ = SEEN_THROUGH.set(faults);
+}
+
 /// Opens the catalog of a file, or the embedded one below the current folder.
 pub(crate) async fn catalog(file: Option<&Path>, access: Access) -> Result<OpenCatalog, Failure> {
     let (settings, base) = settings(file)?;
-    Ok(OpenCatalog::open(&settings, &base, access).await?)
+    let Some(faults) = SEEN_THROUGH.get() else { return Ok(OpenCatalog::open(&settings, &base, access).await?) };
+    let through = faults.clone();
+    let store = Store::local().decorated(move |store| through.store(store));
+    let opened = OpenCatalog::open_with(&settings, &base, access, store).await?;
+    Ok(opened.with_port(|port| faults.port(port)).with_catalog(|catalog| faults.catalog(catalog)))
 }
 
 /// The settings of a catalog file, and the folder that its paths are relative to.

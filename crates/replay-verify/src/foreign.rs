@@ -11,6 +11,7 @@ use iceberg::spec::{
 };
 use iceberg::table::Table;
 use iceberg::{TableRequirement, TableUpdate};
+use uuid::Uuid;
 
 use crate::process::Process;
 use crate::scheduler::HOUR_MS;
@@ -41,19 +42,28 @@ pub(crate) async fn compact(process: &Process) -> Result<(), Trouble> {
     rows.sort_by_key(|row| row.1);
     let attempt = process.environment.uuid();
     let file = table::write_rows(&process.catalog, metadata, &format!("compacted-{attempt}.parquet"), &rows).await?;
-    let request = replacement(process, &table, &live, file).await?;
+    let (attempt, now_ms) = (process.environment.uuid(), process.environment.now_ms());
+    let request = snapshot_of(&table, Change::Replace(&live), file, attempt, now_ms).await?;
     commit(process, request, "compacts").await
 }
 
-/// The snapshot in which `file` takes the place of everything that is live.
-async fn replacement(
-    process: &Process,
+/// What a snapshot of another engine does to the files of main.
+pub(crate) enum Change<'a> {
+    /// These are all there are, and another file takes their place.
+    Replace(&'a [ManifestEntryRef]),
+    /// A file comes beside them.
+    Append,
+}
+
+/// The snapshot with which `file` comes.
+pub(crate) async fn snapshot_of(
     table: &Table,
-    live: &[ManifestEntryRef],
+    change: Change<'_>,
     file: DataFile,
+    attempt: Uuid,
+    now_ms: i64,
 ) -> Result<CommitRequest, Trouble> {
     let metadata = table.metadata();
-    let attempt = process.environment.uuid();
     let (high, low) = attempt.as_u64_pair();
     let snapshot_id = (high ^ low).cast_signed() & i64::MAX;
     let locations = Locations::of(metadata);
@@ -62,35 +72,44 @@ async fn replacement(
     let mut manifest = ManifestWriterBuilder::new(output, Some(snapshot_id), schema, spec).build_v2_data();
     let (records, bytes) = (file.record_count(), file.file_size_in_bytes());
     manifest.add_file(file, -1)?;
-    for entry in live {
-        let sequence_number = entry.sequence_number().ok_or("an entry has no sequence number")?;
-        manifest.add_delete_file(entry.data_file().clone(), sequence_number, entry.file_sequence_number)?;
-    }
-    let manifest = manifest.write_manifest_file().await?;
+    let (mut manifests, mut totals, operation) = match change {
+        Change::Replace(live) => {
+            for entry in live {
+                let sequence_number = entry.sequence_number().ok_or("an entry has no sequence number")?;
+                manifest.add_delete_file(entry.data_file().clone(), sequence_number, entry.file_sequence_number)?;
+            }
+            (Vec::new(), HashMap::new(), Operation::Replace)
+        }
+        Change::Append => {
+            let head = metadata.current_snapshot().ok_or("there is nothing to append to")?;
+            let list = table.manifest_list_reader(head).load().await?;
+            (list.entries().to_vec(), head.summary().additional_properties.clone(), Operation::Append)
+        }
+    };
+    manifests.push(manifest.write_manifest_file().await?);
     let manifest_list = locations.metadata_file(&format!("snap-{snapshot_id}-0-{attempt}.avro"));
     let parent = metadata.current_snapshot_id();
     let sequence_number = metadata.next_sequence_number();
     let output = table.file_io().new_output(&manifest_list)?.writer().await?;
     let mut list = ManifestListWriter::v2(output, snapshot_id, parent, sequence_number);
-    list.add_manifests(std::iter::once(manifest))?;
+    list.add_manifests(manifests.into_iter())?;
     list.close().await?;
-    let totals = [
-        ("total-records", records),
-        ("total-data-files", 1),
-        ("total-files-size", bytes),
-        ("total-delete-files", 0),
-        ("total-position-deletes", 0),
-        ("total-equality-deletes", 0),
-    ];
-    let additional_properties = totals.map(|(name, value)| (name.to_owned(), value.to_string())).into();
+    totals.retain(|name, _| name.starts_with("total-"));
+    for (name, more) in [("total-records", records), ("total-data-files", 1), ("total-files-size", bytes)] {
+        let total = totals.get(name).and_then(|before| before.parse::<u64>().ok()).unwrap_or(0) + more;
+        totals.insert(name.to_owned(), total.to_string());
+    }
+    for name in ["total-delete-files", "total-position-deletes", "total-equality-deletes"] {
+        totals.entry(name.to_owned()).or_insert_with(|| "0".to_owned());
+    }
     let snapshot = Snapshot::builder()
         .with_snapshot_id(snapshot_id)
         .with_parent_snapshot_id(parent)
         .with_sequence_number(sequence_number)
-        .with_timestamp_ms(process.environment.now_ms().max(metadata.last_updated_ms()))
+        .with_timestamp_ms(now_ms.max(metadata.last_updated_ms()))
         .with_manifest_list(manifest_list)
         .with_schema_id(metadata.current_schema_id())
-        .with_summary(Summary { operation: Operation::Replace, additional_properties })
+        .with_summary(Summary { operation, additional_properties: totals })
         .build();
     let reference = SnapshotReference::new(snapshot_id, SnapshotRetention::branch(None, None, None));
     Ok(CommitRequest {

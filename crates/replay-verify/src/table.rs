@@ -105,7 +105,8 @@ pub(crate) async fn write_rows(
     put(catalog, metadata, Locations::of(metadata).data_file(name), bytes, &footer).await
 }
 
-async fn put(
+/// Writes a data file, and describes it.
+pub(crate) async fn put(
     catalog: &OpenCatalog,
     metadata: &TableMetadata,
     path: String,
@@ -125,7 +126,8 @@ async fn put(
     Ok(described.build()?)
 }
 
-type Encoded = (Bytes, Arc<ParquetMetaData>);
+/// A file, and its footer.
+pub(crate) type Encoded = (Bytes, Arc<ParquetMetaData>);
 
 /// A file of a batch: the same bytes every time, so that they are made once.
 fn encoded(metadata: &TableMetadata, batch: u64, file: u64) -> Result<Encoded, Trouble> {
@@ -142,10 +144,15 @@ fn encoded(metadata: &TableMetadata, batch: u64, file: u64) -> Result<Encoded, T
 }
 
 fn encode(metadata: &TableMetadata, rows: &[Row]) -> Result<Encoded, Trouble> {
-    let schema = Arc::new(schema_to_arrow_schema(metadata.current_schema())?);
     let numbers: Int64Array = rows.iter().map(|row| Some(row.1)).collect();
     let batches: StringArray = rows.iter().map(|row| Some(row.0.as_str())).collect();
     let columns: Vec<Arc<dyn Array>> = vec![Arc::new(numbers), Arc::new(batches)];
+    encode_columns(metadata, columns)
+}
+
+/// A Parquet file with the columns of a table, in their order.
+pub(crate) fn encode_columns(metadata: &TableMetadata, columns: Vec<Arc<dyn Array>>) -> Result<Encoded, Trouble> {
+    let schema = Arc::new(schema_to_arrow_schema(metadata.current_schema())?);
     let batch = RecordBatch::try_new(Arc::clone(&schema), columns)?;
     let properties = WriterProperties::builder()
         .set_compression(Compression::UNCOMPRESSED)
