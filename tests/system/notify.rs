@@ -307,7 +307,7 @@ fn behind_a_proxy() -> (Lake, Proxy) {
     lake.write("silent.toml", format!("{POINTS}properties = {quick}\n"));
     lake.ingest(&["silent.toml"]).committed();
     lake.write("points.csv", "id,lat,lon\n3,64.1,-21.9\n");
-    let proxy = Proxy::before(&SeaweedFs::shared().rest_address());
+    let proxy = Proxy::before(&SeaweedFs::shared().rest_address()).unwrap();
     let tokens = format!("{}/v1/oauth/tokens", proxy.uri());
     lake.write_catalog(&lake.catalog().clone().with("uri", &proxy.uri()).with("oauth2-server-uri", &tokens));
     (lake, proxy)

@@ -57,6 +57,9 @@
 //!
 //! It finds orders of events, not faults of the network or the disk: nothing is lost, delayed or torn here but processes.
 //! It has one table without partitions, batches that replace themselves, and Parquet files of a few rows.
+//!
+//! It runs the code, and draws schedules. The other half is in `tests/model`: the protocol alone, with a catalog that loses answers
+//! and gets requests twice, and all schedules. A test there keeps the two in step.
 
 pub mod catalog;
 pub mod faults;
