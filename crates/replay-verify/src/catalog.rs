@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use hexfloe_catalog::{CommitOutcome, CommitPort, CommitRequest, Error};
 use hexfloe_commit::SharedEnvironment;
 use hexfloe_store::Store;
@@ -26,8 +27,8 @@ struct State {
     namespaces: BTreeSet<Vec<String>>,
     tables: BTreeMap<TableIdent, String>,
     versions: Vec<Version>,
-    /// By location: metadata files never change, so that they are taken apart once.
-    read: HashMap<String, TableMetadataRef>,
+    /// By location: metadata files are taken apart once, as long as they hold what they held.
+    read: HashMap<String, (Bytes, TableMetadataRef)>,
 }
 
 /// A table as it was from one swap to the next.
@@ -62,6 +63,7 @@ impl Pointers {
         table: &TableIdent,
         from: Option<&str>,
         to: &str,
+        text: Bytes,
         metadata: TableMetadataRef,
     ) -> std::result::Result<(), Option<String>> {
         let mut state = self.state();
@@ -70,18 +72,21 @@ impl Pointers {
             return Err(current);
         }
         state.tables.insert(table.clone(), to.to_owned());
-        state.read.insert(to.to_owned(), Arc::clone(&metadata));
+        state.read.insert(to.to_owned(), (text, Arc::clone(&metadata)));
         state.versions.push(Version { table: table.clone(), location: to.to_owned(), metadata });
         Ok(())
     }
 
     /// What is in a metadata file with these bytes.
-    fn parse(&self, location: &str, bytes: &[u8]) -> Result<TableMetadataRef> {
-        if let Some(known) = self.state().read.get(location) {
+    fn parse(&self, location: &str, bytes: Bytes) -> Result<TableMetadataRef> {
+        if let Some((text, known)) = self.state().read.get(location)
+            && *text == bytes
+        {
             return Ok(Arc::clone(known));
         }
-        let metadata: TableMetadataRef = Arc::new(serde_json::from_slice::<TableMetadata>(bytes)?);
-        Ok(Arc::clone(self.state().read.entry(location.to_owned()).or_insert(metadata)))
+        let metadata: TableMetadataRef = Arc::new(serde_json::from_slice::<TableMetadata>(&bytes)?);
+        self.state().read.insert(location.to_owned(), (bytes, Arc::clone(&metadata)));
+        Ok(metadata)
     }
 }
 
@@ -137,13 +142,13 @@ impl MemoryCatalog {
         format!("{}/metadata/{number:05}-{}.metadata.json", metadata.location(), self.environment.uuid())
     }
 
-    async fn write(&self, location: &str, text: String) -> Result<()> {
-        self.store.file_io().new_output(location)?.write(text.into()).await
+    async fn write(&self, location: &str, text: Bytes) -> Result<()> {
+        self.store.file_io().new_output(location)?.write(text).await
     }
 
-    async fn read(&self, location: &str) -> Result<TableMetadataRef> {
+    async fn read(&self, location: &str) -> Result<(Bytes, TableMetadataRef)> {
         let bytes = self.store.file_io().new_input(location)?.read().await?;
-        self.pointers.parse(location, &bytes)
+        Ok((bytes.clone(), self.pointers.parse(location, bytes)?))
     }
 
     fn table(&self, table: &TableIdent, location: String, metadata: TableMetadataRef) -> Result<Table> {
@@ -168,7 +173,7 @@ impl MemoryCatalog {
         }
     }
 
-    fn stage(&self, request: &CommitRequest) -> Result<(String, String, Table)> {
+    fn stage(&self, request: &CommitRequest) -> Result<(String, Bytes, Table)> {
         let base = &request.base;
         let from = base.metadata_location_result()?.to_owned();
         let mut builder = base.metadata().clone().into_builder(Some(from));
@@ -178,7 +183,7 @@ impl MemoryCatalog {
         let (metadata, text) = self.dated(builder.build()?.metadata, Some(base.metadata()))?;
         let to = self.metadata_location(&metadata);
         let table = self.table(base.identifier(), to.clone(), Arc::new(metadata))?;
-        Ok((to, text, table))
+        Ok((to, text.into(), table))
     }
 }
 
@@ -211,11 +216,11 @@ impl CommitPort for MemoryCatalog {
         };
         let from = base.metadata_location_result().map_err(failed("prepare the commit to"))?;
         let (to, text, table) = self.stage(request).map_err(failed("prepare the commit to"))?;
-        if let Err(error) = self.write(&to, text).await {
+        if let Err(error) = self.write(&to, text.clone()).await {
             let _ = self.store.delete(&to).await;
             return Err(failed("write the metadata of")(error));
         }
-        if let Err(current) = self.pointers.swap(base.identifier(), Some(from), &to, table.metadata_ref()) {
+        if let Err(current) = self.pointers.swap(base.identifier(), Some(from), &to, text, table.metadata_ref()) {
             let _ = self.store.delete(&to).await;
             let reason = match current {
                 Some(current) => format!("the table moved on to {current}"),
@@ -290,8 +295,9 @@ impl Catalog for MemoryCatalog {
         let (metadata, text) = self.dated(built, None)?;
         let metadata = Arc::new(metadata);
         let location = self.metadata_location(&metadata);
-        self.write(&location, text).await?;
-        if self.pointers.swap(&table, None, &location, Arc::clone(&metadata)).is_err() {
+        let text = Bytes::from(text);
+        self.write(&location, text.clone()).await?;
+        if self.pointers.swap(&table, None, &location, text, Arc::clone(&metadata)).is_err() {
             return Err(error(ErrorKind::TableAlreadyExists, format!("there is a table {table}")));
         }
         self.table(&table, location, metadata)
@@ -301,7 +307,7 @@ impl Catalog for MemoryCatalog {
         let location = self.pointers.state().tables.get(table).cloned();
         let missing = || error(ErrorKind::TableNotFound, format!("there is no table {table}"));
         let location = location.ok_or_else(missing)?;
-        let metadata = self.read(&location).await?;
+        let (_, metadata) = self.read(&location).await?;
         self.table(table, location, metadata)
     }
 
@@ -332,8 +338,8 @@ impl Catalog for MemoryCatalog {
     }
 
     async fn register_table(&self, table: &TableIdent, metadata_location: String) -> Result<Table> {
-        let metadata = self.read(&metadata_location).await?;
-        if self.pointers.swap(table, None, &metadata_location, Arc::clone(&metadata)).is_err() {
+        let (text, metadata) = self.read(&metadata_location).await?;
+        if self.pointers.swap(table, None, &metadata_location, text, Arc::clone(&metadata)).is_err() {
             return Err(error(ErrorKind::TableAlreadyExists, format!("there is a table {table}")));
         }
         self.table(table, metadata_location, metadata)

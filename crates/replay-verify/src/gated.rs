@@ -182,6 +182,21 @@ impl CommitPort for GatedPort {
         self.inner.is_certain()
     }
 
+    fn commits_together(&self) -> bool {
+        self.inner.commits_together()
+    }
+
+    async fn commit_together(
+        &self,
+        requests: &[CommitRequest],
+    ) -> std::result::Result<CommitOutcome<Vec<Table>>, hexfloe_catalog::Error> {
+        let _limit = self.gate.limit_stalls(STALL_WITHIN_COMMIT_MS);
+        self.gate.pass("committing together").await;
+        let outcome = self.inner.commit_together(requests).await;
+        self.gate.pass("the answer to the commit").await;
+        outcome
+    }
+
     async fn discard(&self, created: &Table) -> std::result::Result<bool, hexfloe_catalog::Error> {
         self.inner.discard(created).await
     }

@@ -6,8 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::RangeInclusive;
-use std::sync::PoisonError;
+use std::sync::{LazyLock, PoisonError};
 
+use hexfloe_batch::BatchId;
 use hexfloe_catalog::OpenCatalog;
 use hexfloe_commit::{BatchCommit, names};
 use iceberg::spec::{SnapshotRef, TableMetadata};
@@ -290,5 +291,8 @@ impl History {
 
 /// The number of a batch by its id.
 fn number_of(id: &str) -> Option<u64> {
-    (0..table::BATCHES).find(|number| table::batch_id(*number).is_ok_and(|batch| batch.as_str() == id))
+    static IDS: LazyLock<Vec<Option<BatchId>>> =
+        LazyLock::new(|| (0..table::BATCHES).map(|number| table::batch_id(number).ok()).collect());
+    let known = IDS.iter().position(|batch| batch.as_ref().is_some_and(|batch| batch.as_str() == id));
+    known.map(|number| number as u64)
 }

@@ -21,6 +21,9 @@
 //! * Between an actor and the world are two seams, the object store and the catalog. Behind them are [`store::MemoryStore`] and
 //!   [`catalog::MemoryCatalog`], which keep the promises that every store and every catalog keep (the conformance suites say
 //!   so). In front of them are [`gated`] decorators: before and after every call the actor stops at a **gate**.
+//! * Between the gates and the world may be [`faults`]: in about half of the runs some actors lose replies, get errors and conflicts
+//!   for what was done, are delivered twice, late or not at all, load a table as it was before, list slowly and without dates, and
+//!   end or stop in the middle of a call. The same faults are for real processes too.
 //! * The [`Scheduler`] opens one gate at a time, drawn from the seed. At a gate an actor may be stalled, for minutes or days, or
 //!   be dropped as by `kill -9`; it may then begin again as a new process.
 //! * Time is virtual. A step takes milliseconds; when everybody waits, the clock jumps. Each actor's clock is off by some minutes,
@@ -32,7 +35,7 @@
 //! 2. Every snapshot holds exactly the rows that its history says: those of its parent, and the batch that its summary names,
 //!    each row once. Branches only move on to descendants, or back to ancestors.
 //! 3. Who was told that a batch is in the table was told the truth: at some time during the call it was there.
-//! 4. Nothing fails that nobody's doing explains.
+//! 4. Nothing fails that nobody's doing explains: somebody else's, its own lateness, or a fault that struck during the call.
 //! 5. When everybody is done and a day has gone by, one cleaner leaves no file that nothing refers to.
 //!
 //! # What is taken for granted
@@ -41,6 +44,12 @@
 //! swap of the pointer lie at most eleven hours: with the twelve that an attempt may be old by then it stays below the
 //! twenty-four of the smallest margin. And an operation of another engine takes at most eleven hours, as such an engine does
 //! not look at its age at all.
+//!
+//! Who deletes takes the catalog at its word. A load that gives the table as it was before is no danger to what is committed,
+//! because the requirements of a commit name what it was decided on. But a cleaner, an expiry and a writer that gives files to the
+//! table which may be in it already remove what the table, as loaded last, does not refer to. These get no stale loads here; on
+//! a catalog whose reads are not linearizable they can remove what is live. Who loads stale may also be told
+//! of a batch that was taken back meanwhile: then the third promise is about the time since its process began.
 //!
 //! # Same seed, same run
 //!
@@ -53,10 +62,17 @@
 //! It decides which of several files is read or removed first. The scheduler draws the actor before the gate, so that this
 //! changes nothing for the others; see [`Timeline::digest`].
 //!
+//! # When a promise is broken
+//!
+//! [`Simulation::shrink`] leaves out of the plan what is not needed to break it: actors, faults, stalls, batches, properties. What
+//! remains is printed with its [`Timeline`]. An actor's draws depend on its name alone, so that leaving one out does not change what the
+//! others do by themselves.
+//!
 //! # What it does not do
 //!
-//! It finds orders of events, not faults of the network or the disk: nothing is lost, delayed or torn here but processes.
-//! It has one table without partitions, batches that replace themselves, and Parquet files of a few rows.
+//! No object is torn under its own name, and no bytes are changed: no store that is supported does that, and uploads that are not
+//! completed show only under the names that the local disk gives them. It has one table without partitions, batches that
+//! replace themselves, and Parquet files of a few rows, which are never written in parts.
 //!
 //! It runs the code, and draws schedules. The other half is in `tests/model`: the protocol alone, with a catalog that loses answers
 //! and gets requests twice, and all schedules. A test there keeps the two in step.
@@ -66,6 +82,7 @@ pub mod faults;
 mod foreign;
 pub mod gated;
 mod judge;
+mod plan;
 mod process;
 pub mod proxy;
 mod random;
@@ -74,6 +91,7 @@ mod report;
 mod roles;
 pub mod scenario;
 mod scheduler;
+mod shrink;
 mod simulation;
 pub mod store;
 mod table;
@@ -81,11 +99,12 @@ mod timeline;
 mod verdict;
 
 pub use judge::Violation;
-pub use process::{Lens, View};
+pub use plan::Plan;
+pub use process::{Lens, PortView, View};
 pub use random::Random;
 pub use real::{Error, Progress, Verification};
 pub use report::{html, junit};
 pub use scheduler::{ActorEnvironment, Gate, HOUR_MS, Life, Scheduler, Stuck, Temper};
 pub use simulation::{Failure, Simulation};
-pub use timeline::{Event, Timeline};
+pub use timeline::{Event, Tally, Timeline};
 pub use verdict::{Fate, Moment, Played, Verdict};

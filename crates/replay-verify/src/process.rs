@@ -1,8 +1,10 @@
 //! What one actor has in hands: the store and the catalog behind its gate, its clock, its random numbers, and where it reports.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use hexfloe_catalog::OpenCatalog;
+use async_trait::async_trait;
+use hexfloe_catalog::{CommitPort, OpenCatalog};
 use hexfloe_commit::{Committer, SharedEnvironment};
 use hexfloe_store::{Location, Store};
 use iceberg::table::Table;
@@ -10,7 +12,8 @@ use iceberg::{Catalog, TableIdent};
 use object_store::ObjectStore;
 
 use crate::catalog::{MemoryCatalog, Pointers};
-use crate::gated::{GatedCatalog, GatedPort, GatedStore};
+use crate::faults::{Fault, Faults, Host, Injection};
+use crate::gated::{GatedCatalog, GatedPort, GatedStore, file_name};
 use crate::random::Random;
 use crate::scheduler::{ActorEnvironment, Gate};
 use crate::store::MemoryStore;
@@ -29,6 +32,46 @@ pub struct Lens {
     pub store: Option<View<dyn ObjectStore>>,
     /// Around the catalog.
     pub catalog: Option<View<dyn Catalog>>,
+    /// Around the commit port.
+    pub port: Option<PortView>,
+}
+
+/// What an actor sees in the place of a commit port, made from it and the catalog that it commits to.
+pub type PortView = Arc<dyn Fn(Arc<dyn CommitPort>, Arc<dyn Catalog>) -> Arc<dyn CommitPort> + Send + Sync>;
+
+/// An actor as the host of its faults.
+#[derive(Debug)]
+struct ActorHost(Gate);
+
+#[async_trait]
+impl Host for ActorHost {
+    async fn crash(&self) {
+        self.0.die().await;
+    }
+
+    async fn hold(&self, at: &str) {
+        self.0.stall(at).await;
+    }
+
+    async fn wait(&self, time: Duration) {
+        self.0.pause(i64::try_from(time.as_millis()).unwrap_or(i64::MAX)).await;
+    }
+
+    fn note(&self, what: &str) {
+        // Of a path, what tells one file from another.
+        let (fault, path) = what.rsplit_once(' ').unwrap_or((what, ""));
+        self.0.note("fault", format!("{fault} {}", file_name(path)));
+    }
+}
+
+/// How one process differs from the others.
+#[derive(Clone, Default)]
+pub(crate) struct Particulars {
+    /// How far its clock is ahead.
+    pub(crate) offset_ms: i64,
+    pub(crate) lens: Lens,
+    /// What goes wrong between its gates and the world.
+    pub(crate) faults: Vec<Injection>,
 }
 
 /// What all actors of a run share.
@@ -62,6 +105,9 @@ pub(crate) struct Process {
     pub(crate) committer: Committer,
     pub(crate) lake: Lake,
     pub(crate) random: Random,
+    pub(crate) faults: Faults,
+    /// The version that was the table's when the process began.
+    began_at: usize,
 }
 
 impl Lake {
@@ -83,26 +129,39 @@ impl Lake {
         &self,
         name: &str,
         gate: &Gate,
-        offset_ms: i64,
-        lens: &Lens,
+        particulars: Particulars,
         random: Random,
     ) -> Result<Process, Trouble> {
+        let Particulars { offset_ms, lens, faults } = particulars;
         let environment: SharedEnvironment = Arc::new(ActorEnvironment::new(gate.clone(), offset_ms));
-        let mut objects: Arc<dyn ObjectStore> = Arc::new(GatedStore::new(Arc::new(self.objects.clone()), gate.clone()));
+        let faults = Faults::new(faults, Arc::new(ActorHost(gate.clone())));
+        let objects = faults.store(Arc::new(self.objects.clone()));
+        let mut objects: Arc<dyn ObjectStore> = Arc::new(GatedStore::new(objects, gate.clone()));
         if let Some(lens) = &lens.store {
             objects = lens(objects);
         }
         let store = Store::empty().mount("memory", "", objects);
         let memory = MemoryCatalog::open(Arc::clone(&self.pointers), store.clone(), Arc::clone(&environment));
-        let port = Arc::new(GatedPort::new(Arc::new(memory.clone()), gate.clone()));
-        let mut catalog: Arc<dyn Catalog> = Arc::new(GatedCatalog::new(Arc::new(memory), gate.clone()));
+        let port = faults.port(Arc::new(memory.clone()));
+        let mut port: Arc<dyn CommitPort> = Arc::new(GatedPort::new(port, gate.clone()));
+        let catalog = faults.catalog(Arc::new(memory));
+        let mut catalog: Arc<dyn Catalog> = Arc::new(GatedCatalog::new(catalog, gate.clone()));
         if let Some(lens) = &lens.catalog {
             catalog = lens(catalog);
         }
+        if let Some(lens) = &lens.port {
+            port = lens(port, Arc::clone(&catalog));
+        }
         let catalog = OpenCatalog::assemble("simulated", catalog, port, store, Location::parse(WAREHOUSE)?);
         let committer = Committer::new(catalog.clone(), Arc::clone(&environment));
+        let began_at = self.version();
         let (name, gate, lake) = (name.to_owned(), gate.clone(), self.clone());
-        Ok(Process { name, gate, environment, catalog, committer, lake, random })
+        Ok(Process { name, gate, environment, catalog, committer, lake, random, faults, began_at })
+    }
+
+    /// The version that is the table's now.
+    pub(crate) fn version(&self) -> usize {
+        self.pointers.version_count().saturating_sub(1)
     }
 }
 
@@ -113,10 +172,19 @@ impl Process {
 
     /// The version that is the table's now.
     pub(crate) fn version(&self) -> usize {
-        self.lake.pointers.version_count().saturating_sub(1)
+        self.lake.version()
+    }
+
+    /// How often a fault has struck that may make a call fail.
+    pub(crate) fn failures(&self) -> u32 {
+        let fails = |fault| !matches!(fault, Fault::Delayed { .. } | Fault::Slow { .. });
+        self.faults.struck().iter().filter(|(injection, _)| fails(injection.fault)).map(|(_, times)| times).sum()
     }
 
     pub(crate) fn report(&self, batch: u64, branch: &str, since: usize, said: String) {
+        // What a stale table says was true at a load before.
+        let stale = self.faults.struck().iter().any(|(injection, times)| injection.fault == Fault::Stale && *times > 0);
+        let since = if stale { self.began_at } else { since };
         self.gate.note("is told", format!("batch {batch} on {branch}: {said}"));
         let report = Report {
             actor: self.name.clone(),

@@ -4,13 +4,22 @@
 use uuid::Uuid;
 
 /// A stream of pseudo-random numbers (SplitMix64).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Random(u64);
 
 impl Random {
     /// The stream of a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
+    }
+
+    /// The stream of a name, among those that a seed has.
+    pub fn named(seed: u64, name: &str) -> Self {
+        // FNV-1a, the same on every machine.
+        let hash = name
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+        Self(seed ^ hash)
     }
 
     /// A stream of its own, that this one's next bits name.

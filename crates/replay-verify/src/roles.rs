@@ -176,7 +176,7 @@ async fn prepare(process: &mut Process, branch: &str, number: u64) -> Result<Opt
 
 /// Commits a batch; false when it took too long.
 async fn commit(process: &Process, batch: &BatchCommit, number: u64) -> Result<bool, Trouble> {
-    let since = process.version();
+    let (since, failures) = (process.version(), process.failures());
     match process.committer.commit(batch).await {
         Ok(outcome) => {
             let said = match outcome {
@@ -204,7 +204,9 @@ async fn commit(process: &Process, batch: &BatchCommit, number: u64) -> Result<b
             process.gate.note("is late", told(&error));
             Ok(false)
         }
-        // Nothing is lost or broken here, and nobody changes the schema.
+        // It is told, and the batch is not in the table, or will be found to be.
+        Err(error) if process.failures() > failures => Err(error.into()),
+        // Nothing was lost or broken, and nobody changes the schema.
         Err(error) => {
             process.surprise(&told(&error));
             Err(error.into())

@@ -68,14 +68,26 @@ struct Traits {
     name: String,
     temper: Temper,
     random: Random,
-    /// Which of its gates is opened, where it is at several.
+    /// Which of its gates is opened, where it is at several, and what happens to it there.
     order: Random,
     /// How long it may still be stalled in what it is doing, if that has a limit.
     stall_left_ms: Option<i64>,
+    /// A fault has ended its process, and the scheduler has not yet buried it.
+    is_dying: bool,
+}
+
+impl Traits {
+    /// So much of a stall as there may be.
+    fn limited(&mut self, stall_ms: i64) -> i64 {
+        let Some(left) = &mut self.stall_left_ms else { return stall_ms };
+        let stall_ms = stall_ms.min(*left);
+        *left -= stall_ms;
+        stall_ms
+    }
 }
 
 /// How often an actor is stalled and killed at a gate.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Temper {
     /// Stalls in a thousand gates.
     pub stalls: u32,
@@ -97,7 +109,16 @@ impl Shared {
 impl State {
     fn note(&mut self, actor: usize, deed: &'static str, about: String) {
         let actor = self.actors.get(actor).map_or_else(String::new, |actor| actor.name.clone());
-        self.timeline.0.push(Event { at_ms: self.now_ms, actor, deed, about });
+        self.timeline.events.push(Event { at_ms: self.now_ms, actor, deed, about });
+    }
+
+    /// The whole process stops.
+    fn stall(&mut self, actor: usize, stall_ms: i64, before: &str) {
+        let until_ms = self.now_ms + stall_ms;
+        for wait in self.waits.values_mut().filter(|wait| wait.actor == actor) {
+            wait.due_ms = wait.due_ms.max(until_ms);
+        }
+        self.note(actor, "stalls", format!("for {} before {before}", Elapsed(stall_ms)));
     }
 }
 
@@ -117,6 +138,27 @@ impl Gate {
     /// Stops for a time.
     pub(crate) fn pause(&self, time_ms: i64) -> Pass {
         Pass { gate: self.clone(), before: "waking up", after_ms: time_ms, wait: None }
+    }
+
+    /// Stops for minutes, hours or days, as if stalled by the scheduler; `at` says where.
+    pub(crate) fn stall(&self, at: &str) -> Pass {
+        let mut state = self.shared.state();
+        let stall_ms = state.actors.get_mut(self.actor).map_or(0, |actor| {
+            let stall_ms = stall_ms(&mut actor.random);
+            actor.limited(stall_ms)
+        });
+        state.stall(self.actor, stall_ms, at);
+        self.pause(stall_ms)
+    }
+
+    /// Ends the process, as by `kill -9`: it goes no further.
+    pub(crate) fn die(&self) -> std::future::Pending<()> {
+        let mut state = self.shared.state();
+        state.note(self.actor, "dies", "by a fault".to_owned());
+        if let Some(actor) = state.actors.get_mut(self.actor) {
+            actor.is_dying = true;
+        }
+        std::future::pending()
     }
 
     /// Enters something into the timeline.
@@ -243,7 +285,10 @@ pub type Life = Box<dyn FnMut(u32) -> LocalBoxFuture<'static, ()>>;
 /// The actors of a run and what decides between them. To be used within a current-thread runtime of tokio.
 pub struct Scheduler {
     shared: Arc<Shared>,
+    /// Who goes on next.
     random: Random,
+    /// What the streams of the actors begin with.
+    streams: u64,
     actors: Vec<Actor>,
     steps: u32,
 }
@@ -280,8 +325,9 @@ pub enum Stuck {
 
 impl Scheduler {
     /// A scheduler without actors.
-    pub fn new(random: Random) -> Self {
-        Self { shared: Arc::default(), random, actors: Vec::new(), steps: 0 }
+    pub fn new(mut random: Random) -> Self {
+        let streams = random.bits();
+        Self { shared: Arc::default(), random, streams, actors: Vec::new(), steps: 0 }
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -289,10 +335,14 @@ impl Scheduler {
     }
 
     /// The way through the scheduler of a new actor, which does nothing before [`Scheduler::start`].
+    ///
+    /// What it draws, and when it is stalled and killed, follows from its name: not from who else there is.
     pub fn actor(&mut self, name: impl Into<String>, temper: Temper) -> Gate {
-        let (random, order) = (self.random.fork(), self.random.fork());
+        let name = name.into();
+        let mut streams = Random::named(self.streams, &name);
+        let (random, order) = (streams.fork(), streams.fork());
         let mut state = self.shared.state();
-        state.actors.push(Traits { name: name.into(), temper, random, order, stall_left_ms: None });
+        state.actors.push(Traits { name, temper, random, order, stall_left_ms: None, is_dying: false });
         let actor = state.actors.len() - 1;
         drop(state);
         let live: Life = Box::new(|_| Box::pin(std::future::ready(())));
@@ -320,7 +370,7 @@ impl Scheduler {
 
     /// What has happened so far.
     pub fn timeline(&self) -> Timeline {
-        self.shared.state().timeline.clone()
+        Timeline { steps: u64::from(self.steps), ..self.shared.state().timeline.clone() }
     }
 
     /// Runs until every actor has come to its end.
@@ -344,7 +394,7 @@ impl Scheduler {
     /// Lets everybody run into a gate.
     async fn settle(&mut self) -> Result<(), Stuck> {
         for _ in 0..PATIENCE {
-            while self.poll_woken() {}
+            while self.poll_woken() || self.bury_dying() {}
             if !self.somebody_waits_elsewhere() {
                 return Ok(());
             }
@@ -367,6 +417,17 @@ impl Scheduler {
             }
         }
         polled
+    }
+
+    /// Buries those whose process a fault has ended.
+    fn bury_dying(&mut self) -> bool {
+        let mut state = self.shared.state();
+        let Some(index) = state.actors.iter().position(|actor| actor.is_dying) else { return false };
+        state.actors[index].is_dying = false;
+        state.waits.retain(|_, wait| wait.actor != index);
+        drop(state);
+        self.bury(index);
+        true
     }
 
     fn somebody_waits_elsewhere(&self) -> bool {
@@ -393,29 +454,24 @@ impl Scheduler {
         let traits = &mut state.actors[actor];
         let (Temper { stalls, deaths }, chosen) = (traits.temper, gates[traits.order.index(gates.len())]);
         let before = state.waits.get(&chosen).map_or("", |wait| wait.before);
-        if self.random.chance(deaths) {
+        let order = &mut state.actors[actor].order;
+        let (dies, stalls) = (order.chance(deaths), order.chance(stalls));
+        let (stall_ms, step_ms) = (stall_ms(order), order.between_ms(1, STEP_MS));
+        if dies {
             state.note(actor, "dies", format!("before {before}"));
             state.waits.retain(|_, wait| wait.actor != actor);
             drop(state);
             self.bury(actor);
             return true;
         }
-        if self.random.chance(stalls) {
-            let mut stall_ms = stall_ms(&mut self.random);
-            if let Some(left) = &mut state.actors[actor].stall_left_ms {
-                stall_ms = stall_ms.min(*left);
-                *left -= stall_ms;
-            }
+        if stalls {
+            let stall_ms = state.actors[actor].limited(stall_ms);
             if stall_ms > 0 {
-                // The whole process stops.
-                for wait in state.waits.values_mut().filter(|wait| wait.actor == actor) {
-                    wait.due_ms = wait.due_ms.max(now_ms + stall_ms);
-                }
-                state.note(actor, "stalls", format!("for {} before {before}", Elapsed(stall_ms)));
+                state.stall(actor, stall_ms, before);
                 return true;
             }
         }
-        state.now_ms += self.random.between_ms(1, STEP_MS);
+        state.now_ms += step_ms;
         if let Some(wait) = state.waits.get_mut(&chosen) {
             wait.is_open = true;
             wait.waker.wake_by_ref();
@@ -428,13 +484,13 @@ impl Scheduler {
         let actor = &mut self.actors[index];
         // Dropping it takes the lock.
         actor.future = None;
-        if let Some(traits) = self.shared.state().actors.get_mut(index) {
+        let pause_ms = self.shared.state().actors.get_mut(index).map_or(0, |traits| {
             traits.stall_left_ms = None;
-        }
+            stall_ms(&mut traits.order)
+        });
         actor.life += 1;
         if actor.life < actor.lives {
             let gate = Gate { shared: Arc::clone(&self.shared), actor: index };
-            let pause_ms = stall_ms(&mut self.random);
             let life = (actor.live)(actor.life);
             actor.future = Some(Box::pin(async move {
                 gate.pause(pause_ms).await;
@@ -498,7 +554,8 @@ mod tests {
             let (timeline, result) = run(seed, Temper { stalls: 100, deaths: 50 });
             result.unwrap();
             for name in ["a", "b", "c"] {
-                let did = |deed| timeline.0.iter().filter(|event| event.actor == name && event.deed == deed).count();
+                let did =
+                    |deed| timeline.events.iter().filter(|event| event.actor == name && event.deed == deed).count();
                 assert_eq!(did("done") == 1, did("dies") < 2, "{timeline}");
             }
         }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
@@ -30,6 +30,7 @@ pub type StoreClock = Arc<dyn Fn() -> i64 + Send + Sync>;
 pub struct MemoryStore {
     clock: StoreClock,
     objects: Arc<Mutex<Objects>>,
+    shows_unfinished: bool,
 }
 
 #[derive(Default)]
@@ -48,7 +49,14 @@ struct Object {
 impl MemoryStore {
     /// An empty store that dates objects by `clock`.
     pub fn new(clock: StoreClock) -> Self {
-        Self { clock, objects: Arc::default() }
+        Self { clock, objects: Arc::default(), shows_unfinished: false }
+    }
+
+    /// The store, with what is unfinished in it as on the local disk: what there is of an upload in parts shows under a name
+    /// with `#` and a number, until it is completed or aborted.
+    #[must_use]
+    pub fn showing_unfinished(self) -> Self {
+        Self { shows_unfinished: true, ..self }
     }
 
     fn objects(&self) -> MutexGuard<'_, Objects> {
@@ -92,6 +100,13 @@ impl MemoryStore {
         let e_tag = objects.writes.to_string();
         objects.by_path.insert(path.clone(), Object { bytes, modified_ms, e_tag: e_tag.clone() });
         Ok(PutResult { e_tag: Some(e_tag), version: None })
+    }
+
+    /// A name for what is not finished, that nothing has.
+    fn unfinished(&self, path: &Path) -> Path {
+        let objects = self.objects();
+        let mut names = (1_u32..).filter_map(|number| Path::parse(format!("{path}#{number}")).ok());
+        names.find(|name| !objects.by_path.contains_key(name)).unwrap_or_default()
     }
 
     fn delete_now(&self, path: &Path) {
@@ -163,7 +178,9 @@ impl ObjectStore for MemoryStore {
 
     async fn put_multipart_opts(&self, location: &Path, _: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
         let parts = Arc::new(Mutex::new(BTreeMap::new()));
-        Ok(Box::new(Parts { store: self.clone(), path: location.clone(), parts, next: 0 }))
+        let store = Weakly { clock: Arc::downgrade(&self.clock), objects: Arc::downgrade(&self.objects) };
+        let unfinished = self.shows_unfinished.then(|| self.unfinished(location));
+        Ok(Box::new(Parts { store, path: location.clone(), parts, next: 0, unfinished }))
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
@@ -226,12 +243,28 @@ impl ObjectStore for MemoryStore {
     }
 }
 
-/// An upload in parts, of which nothing shows before it is complete.
+/// A store that an upload does not keep alive: those of processes that have ended are never dropped.
+struct Weakly {
+    clock: Weak<dyn Fn() -> i64 + Send + Sync>,
+    objects: Weak<Mutex<Objects>>,
+}
+
+impl Weakly {
+    fn store(&self) -> Result<MemoryStore> {
+        let (clock, objects) = (self.clock.upgrade(), self.objects.upgrade());
+        let both = clock.zip(objects).ok_or_else(|| refused("the store is gone"))?;
+        Ok(MemoryStore { clock: both.0, objects: both.1, shows_unfinished: false })
+    }
+}
+
+/// An upload in parts, of which nothing shows under its name before it is complete.
 struct Parts {
-    store: MemoryStore,
+    store: Weakly,
     path: Path,
     parts: Arc<Mutex<BTreeMap<usize, Bytes>>>,
     next: usize,
+    /// Where it shows before.
+    unfinished: Option<Path>,
 }
 
 impl fmt::Debug for Parts {
@@ -240,14 +273,25 @@ impl fmt::Debug for Parts {
     }
 }
 
+fn whole(parts: &BTreeMap<usize, Bytes>) -> Bytes {
+    let mut whole = BytesMut::new();
+    parts.values().for_each(|part| whole.extend_from_slice(part));
+    whole.freeze()
+}
+
 #[async_trait]
 impl MultipartUpload for Parts {
     fn put_part(&mut self, data: PutPayload) -> UploadPart {
         let (number, parts) = (self.next, Arc::clone(&self.parts));
+        let shown = self.unfinished.clone().map(|unfinished| (self.store.store(), unfinished));
         self.next += 1;
         Box::pin(async move {
-            parts.lock().unwrap_or_else(PoisonError::into_inner).insert(number, data.into());
-            Ok(())
+            let mut parts = parts.lock().unwrap_or_else(PoisonError::into_inner);
+            parts.insert(number, data.into());
+            match shown {
+                Some((store, unfinished)) => store?.write(&unfinished, whole(&parts), PutMode::Overwrite).map(|_| ()),
+                None => Ok(()),
+            }
         })
     }
 
@@ -256,13 +300,16 @@ impl MultipartUpload for Parts {
         if parts.len() != self.next {
             return Err(refused("parts are missing"));
         }
-        let mut whole = BytesMut::new();
-        parts.values().for_each(|part| whole.extend_from_slice(part));
-        self.store.write(&self.path, whole.freeze(), PutMode::Overwrite)
+        let store = self.store.store()?;
+        let put = store.write(&self.path, whole(&parts), PutMode::Overwrite);
+        self.unfinished.iter().for_each(|unfinished| store.delete_now(unfinished));
+        put
     }
 
     async fn abort(&mut self) -> Result<()> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let store = self.store.store()?;
+        self.unfinished.iter().for_each(|unfinished| store.delete_now(unfinished));
         Ok(())
     }
 }
@@ -335,5 +382,23 @@ mod tests {
         assert_eq!(store.head(&to).await.unwrap().last_modified.timestamp_millis(), 7_000);
         assert!(matches!(store.copy_if_not_exists(&from, &to).await, Err(Error::AlreadyExists { .. })));
         assert_eq!(store.list_with_delimiter(None).await.unwrap().objects.len(), 2);
+    }
+
+    #[tokio::test]
+    async fn an_upload_shows_before_its_end_only_where_it_does_on_a_disk() {
+        for (disk, before) in [(false, vec![]), (true, vec![("a#1".to_owned(), 2, 1_000)])] {
+            let (store, _) = store();
+            let store = if disk { store.showing_unfinished() } else { store };
+            let path = Path::from("a");
+            let mut upload = store.put_multipart(&path).await.unwrap();
+            upload.put_part("ab".into()).await.unwrap();
+            assert_eq!(store.inventory(), before);
+            upload.complete().await.unwrap();
+            assert_eq!(store.inventory(), [("a".to_owned(), 2, 1_000)]);
+            let mut upload = store.put_multipart(&Path::from("b")).await.unwrap();
+            upload.put_part("ab".into()).await.unwrap();
+            upload.abort().await.unwrap();
+            assert_eq!(store.inventory().len(), 1);
+        }
     }
 }
