@@ -1,4 +1,17 @@
-//! Deterministic simulation: writers, other engines and cleaners at one table, on a clock that only the simulation moves.
+//! Proof of the guarantee, at three distances.
+//!
+//! * **On a real catalog and store**: [`Verification`] is `hexfloe verify`. [Scenarios](scenario) are values, played with processes that are
+//!   killed, a network that fails ([`proxy`]), and another engine; a [`Verdict`] says which promise is broken, if one is.
+//! * **In a simulation**: the real code of writers and cleaners on a catalog and a store in memory, with time and the order of everything
+//!   drawn from a seed. It is what the rest of this page is about.
+//! * **In a model** (`tests/model`): the protocol alone, and every state that it can come to.
+//!
+//! Real processes and the simulation have the same [`faults`]: decorators around the two seams, the object store and the catalog with its commit
+//! port. What lands data knows nothing of them.
+//!
+//! # The simulation
+//!
+//! Writers, other engines and cleaners work at one table, on a clock that only the simulation moves.
 //!
 //! What goes wrong with tables goes wrong between processes: one stalls for two days in the middle of a commit, another cleans up
 //! meanwhile, a third takes the table back. No test with real processes waits for two days, and none comes back to the one
@@ -74,8 +87,7 @@
 //! completed show only under the names that the local disk gives them. It has one table without partitions, batches that
 //! replace themselves, and Parquet files of a few rows, which are never written in parts.
 //!
-//! It runs the code, and draws schedules. The other half is in `tests/model`: the protocol alone, with a catalog that loses answers
-//! and gets requests twice, and all schedules. A test there keeps the two in step.
+//! It runs the code, and draws schedules. The model has the protocol alone, and all schedules. A test there keeps the two in step.
 
 pub mod catalog;
 pub mod faults;
