@@ -562,6 +562,38 @@ mod tests {
     }
 
     #[test]
+    fn a_process_that_a_fault_ends_is_followed_by_the_next() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let timeline = runtime.block_on(async {
+            let mut scheduler = Scheduler::new(Random::new(1));
+            let gate = scheduler.actor("faulty", Temper::default());
+            let through = gate.clone();
+            let live: Life = Box::new(move |life| {
+                let gate = through.clone();
+                Box::pin(async move {
+                    gate.stall("the end").await;
+                    if life == 0 {
+                        // As in a library's task, with a gate of its own process waiting besides.
+                        let (inner, other) = (gate.clone(), gate.clone());
+                        let task = tokio::spawn(async move { inner.die().await });
+                        other.pause(HOUR_MS).await;
+                        task.await.unwrap();
+                    }
+                    gate.note("done", life.to_string());
+                })
+            });
+            scheduler.start(&gate, 2, live);
+            scheduler.run().await.unwrap();
+            scheduler.timeline()
+        });
+        let deeds: Vec<(&str, &str)> = timeline.events.iter().map(|event| (event.deed, event.about.as_str())).collect();
+        assert!(
+            matches!(deeds[..], [("stalls", _), ("dies", "by a fault"), ("stalls", _), ("done", "1")]),
+            "{timeline}"
+        );
+    }
+
+    #[test]
     fn time_goes_by_only_at_gates_and_a_pause_takes_its_time() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
