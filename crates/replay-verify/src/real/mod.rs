@@ -10,16 +10,21 @@ mod stage;
 
 use std::future::Future;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
+use futures::StreamExt;
 use hexfloe_catalog::{Access, CatalogKind, CatalogSettings, OpenCatalog};
 use hexfloe_commit::SharedEnvironment;
 use iceberg::NamespaceIdent;
 
 use crate::random::Random;
 use crate::real::scratch::{Journal, Note};
-use crate::real::stage::Stage;
+use crate::real::stage::{Outcome, Stage};
 use crate::scenario::Scenario;
 use crate::verdict::{Played, Verdict};
+
+/// So many scenarios are played at a time, each on a table of its own: most of what they do is waiting for servers.
+const AT_ONCE: usize = 4;
 
 /// Scenarios to be played on a catalog and its store, in a namespace of their own.
 #[derive(Debug)]
@@ -157,15 +162,22 @@ impl Verification {
     ) -> Result<Vec<Played>, Error> {
         self.namespace(catalog, note).await?;
         let mut random = Random::new(self.seed);
+        let (of, known) = (self.scenarios.len(), note.clone());
+        let tell = Mutex::new(tell);
+        let tell = |progress: Progress<'_>| (tell.lock().unwrap_or_else(PoisonError::into_inner))(progress);
+        let begin = |(index, scenario)| {
+            tell(Progress::Begins(index + 1, of, scenario));
+            let stage = Stage::new(self, catalog, &known, folder, scenario, random.fork());
+            async move { Ok::<Outcome, Error>(stage.map_err(machine("make the input of a scenario"))?.play(scenario).await) }
+        };
+        let mut playing = futures::stream::iter(self.scenarios.iter().enumerate()).map(begin).buffered(AT_ONCE);
         let mut all = Vec::new();
-        for (index, scenario) in self.scenarios.iter().enumerate() {
-            tell(Progress::Begins(index + 1, self.scenarios.len(), scenario));
-            let stage = Stage::new(self, catalog, note, folder, scenario, random.fork());
-            let outcome = stage.map_err(machine("make the input of a scenario"))?.play(scenario).await;
-            note.places.extend(outcome.places);
+        while let Some(outcome) = playing.next().await {
+            let Outcome { played, places } = outcome?;
+            note.places.extend(places);
             journal.keep(note).map_err(machine("note what was made"))?;
-            tell(Progress::Ends(&outcome.played));
-            all.push(outcome.played);
+            tell(Progress::Ends(&played));
+            all.push(played);
         }
         Ok(all)
     }

@@ -177,7 +177,7 @@ async fn remove_files(catalog: &OpenCatalog, note: &Note, places: &BTreeSet<Stri
     let mut all: BTreeSet<String> = places.clone();
     let parents: BTreeSet<&str> =
         places.iter().filter_map(|place| place.rsplit_once('/')).map(|(parent, _)| parent).collect();
-    for parent in parents {
+    for parent in &parents {
         match beside(catalog, note, parent).await {
             Ok(beside) => all.extend(beside),
             Err(error) => left.push(format!("{parent}: {error}")),
@@ -186,6 +186,12 @@ async fn remove_files(catalog: &OpenCatalog, note: &Note, places: &BTreeSet<Stri
     for place in all.iter().filter(|place| place.contains(&note.id)) {
         if let Err(error) = empty(catalog, place).await {
             left.push(format!("{place}: {error}"));
+        }
+    }
+    // The folder of the namespace, where that is the verification's own.
+    for parent in parents.iter().filter(|parent| parent.contains(&note.id)) {
+        if let Ok(location) = Location::parse(parent) {
+            remove_empty(&location);
         }
     }
     left
@@ -205,11 +211,15 @@ async fn empty(catalog: &OpenCatalog, place: &str) -> Result<(), Trouble> {
     for (_, result) in store.delete_all(files).await {
         result?;
     }
+    remove_empty(&location);
+    Ok(())
+}
+
+/// Stores have no folders, disks do.
+fn remove_empty(location: &Location) {
     if location.family() == "file" {
-        // Stores have no folders, disks do.
         remove_empty_folders(Path::new(&format!("/{}", location.key().trim_start_matches('/'))));
     }
-    Ok(())
 }
 
 /// Removes a folder and those in it, as far as there are no files.

@@ -34,6 +34,8 @@ const ROWS_TO_KILL: u64 = 2_000;
 
 /// The exit codes of `hexfloe` that say what became of a batch.
 mod code {
+    /// What was not foreseen: a catalog that refuses what it has to take, for one.
+    pub(super) const UNEXPECTED: i32 = 1;
     pub(super) const INPUT: i32 = 3;
     pub(super) const CELLS: i32 = 4;
     pub(super) const CONFLICT: i32 = 5;
@@ -378,9 +380,9 @@ impl<'a> Stage<'a> {
         if !fine {
             let (by, told) = (run.by, ended.told());
             return Err(match ended.code {
-                Some(0 | code::INPUT | code::CELLS | code::CONFLICT | code::UNKNOWN | code::NOT_TOLD) => {
-                    Stop::Broken(format!("{by} was to be {}, and ended with: {told}", wanted(ends)))
-                }
+                Some(
+                    0 | code::UNEXPECTED | code::INPUT | code::CELLS | code::CONFLICT | code::UNKNOWN | code::NOT_TOLD,
+                ) => Stop::Broken(format!("{by} was to be {}, and ended with: {told}", wanted(ends))),
                 _ => Stop::Failed(format!("{by} ended with: {told}").into()),
             });
         }
