@@ -4,15 +4,17 @@
 //! What a snapshot has to hold follows from the swaps of the table's pointer alone: what its parent held, and the batches that its
 //! own summary names.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::sync::{LazyLock, PoisonError};
 
+use bytes::Bytes;
 use hexfloe_batch::BatchId;
 use hexfloe_catalog::OpenCatalog;
 use hexfloe_commit::{BatchCommit, names};
-use iceberg::spec::{SnapshotRef, TableMetadata};
+use iceberg::spec::{DataContentType, Snapshot, SnapshotRef, TableMetadata};
 use iceberg::table::Table;
+use serde_json::Value;
 
 use crate::catalog::Version;
 use crate::process::{Lake, Report, told};
@@ -78,6 +80,9 @@ pub enum Violation {
         /// Them.
         files: Vec<String>,
     },
+    /// A scenario came to something else than it has to.
+    #[error("{0}")]
+    Unmet(String),
     /// The run does not end.
     #[error(transparent)]
     Stuck(#[from] crate::scheduler::Stuck),
@@ -88,6 +93,8 @@ struct Listed {
     path: String,
     size: u64,
     is_live: bool,
+    /// It holds rows; else it hides some of others.
+    is_data: bool,
 }
 
 /// Looks at a lake.
@@ -120,7 +127,8 @@ impl<'a> Judge<'a> {
         let mut snapshots: Vec<&SnapshotRef> = table.metadata().snapshots().collect();
         snapshots.sort_by_key(|snapshot| snapshot.sequence_number());
         for snapshot in snapshots {
-            self.snapshot(&table, snapshot, &history).await?;
+            let batches = history.batches.get(&snapshot.snapshot_id()).cloned().unwrap_or_default();
+            self.snapshot(&table, snapshot, batches).await?;
         }
         let reports = self.lake.reports.lock().unwrap_or_else(PoisonError::into_inner).clone();
         reports.iter().try_for_each(|report| history.check(report))?;
@@ -129,23 +137,46 @@ impl<'a> Judge<'a> {
         surprises.into_iter().next().map_or(Ok(()), |surprise| Err(Violation::Surprise(surprise)))
     }
 
-    async fn load(&self) -> Result<Table, Violation> {
+    /// Whether main holds these batches, each once, and nothing else.
+    pub(crate) async fn judge_head(&mut self, batches: BTreeSet<u64>) -> Result<(), Violation> {
+        let table = self.load().await?;
+        match table.metadata().current_snapshot() {
+            Some(head) => self.snapshot(&table, head, batches).await,
+            None if batches.is_empty() => Ok(()),
+            None => Err(Violation::Unmet("the table has no snapshot".to_owned())),
+        }
+    }
+
+    pub(crate) async fn load(&self) -> Result<Table, Violation> {
         let loaded = self.catalog.load(&self.lake.table).await;
         let loaded = loaded.map_err(|error| Violation::Lost { reason: told(&error) })?;
         loaded.ok_or_else(|| Violation::Lost { reason: "it is not in the catalog".to_owned() })
     }
 
-    async fn snapshot(&mut self, table: &Table, snapshot: &SnapshotRef, history: &History) -> Result<(), Violation> {
+    /// Whether a snapshot reads fully, and holds these batches, each once.
+    async fn snapshot(
+        &mut self,
+        table: &Table,
+        snapshot: &SnapshotRef,
+        batches: BTreeSet<u64>,
+    ) -> Result<(), Violation> {
         let snapshot_id = snapshot.snapshot_id();
         let unreadable = |reason: Trouble| Violation::Unreadable { snapshot_id, reason: told(reason.as_ref()) };
+        let manifests = self.read(table, snapshot).await.map_err(unreadable)?;
+        let live = || manifests.iter().flat_map(|path| &self.manifests[path]).filter(|listed| listed.is_live);
+        let mut hidden: HashSet<(String, i64)> = HashSet::new();
+        for Listed { path, size, .. } in live().filter(|listed| !listed.is_data) {
+            hidden.extend(bytes_of(self.lake, path, *size).and_then(table::decode_deletes).map_err(unreadable)?);
+        }
         let mut found: BTreeMap<Row, u64> = BTreeMap::new();
-        for manifest in self.read(table, snapshot).await.map_err(unreadable)? {
-            for Listed { path, size, .. } in self.manifests[&manifest].iter().filter(|listed| listed.is_live) {
-                let rows = rows_of(self.lake, &mut self.rows, path, *size).map_err(unreadable)?;
-                rows.iter().for_each(|row| *found.entry(row.clone()).or_default() += 1);
+        for Listed { path, size, .. } in live().filter(|listed| listed.is_data) {
+            let rows = rows_of(self.lake, &mut self.rows, path, *size).map_err(unreadable)?;
+            for (row, position) in rows.iter().zip(0..) {
+                if hidden.is_empty() || !hidden.contains(&(path.clone(), position)) {
+                    *found.entry(row.clone()).or_default() += 1;
+                }
             }
         }
-        let batches = history.batches.get(&snapshot_id).cloned().unwrap_or_default();
         let mut expected: BTreeMap<Row, u64> = BTreeMap::new();
         for batch in &batches {
             expected.extend(table::rows(*batch).map_err(unreadable)?.into_iter().map(|row| (row, 1)));
@@ -178,6 +209,7 @@ impl<'a> Judge<'a> {
                 path: entry.file_path().to_owned(),
                 size: entry.data_file().file_size_in_bytes(),
                 is_live: entry.is_alive(),
+                is_data: entry.content_type() == DataContentType::Data,
             });
             self.manifests.insert(path.clone(), listed.collect());
         }
@@ -216,6 +248,14 @@ fn key(location: &str) -> &str {
     location.trim_start_matches("memory:///")
 }
 
+fn bytes_of(lake: &Lake, location: &str, size: u64) -> Result<Bytes, Trouble> {
+    let bytes = lake.objects.bytes(key(location)).ok_or_else(|| format!("data file {location} is not there"))?;
+    if bytes.len() as u64 != size {
+        return Err(format!("data file {location} has {} bytes instead of {size}", bytes.len()).into());
+    }
+    Ok(bytes)
+}
+
 /// The rows of a data file, if it is there with its size. Its bytes never change: they are read once.
 fn rows_of<'a>(
     lake: &Lake,
@@ -223,11 +263,7 @@ fn rows_of<'a>(
     location: &str,
     size: u64,
 ) -> Result<&'a [Row], Trouble> {
-    let path = key(location);
-    let bytes = lake.objects.bytes(path).ok_or_else(|| format!("data file {location} is not there"))?;
-    if bytes.len() as u64 != size {
-        return Err(format!("data file {location} has {} bytes instead of {size}", bytes.len()).into());
-    }
+    let (path, bytes) = (key(location), bytes_of(lake, location, size)?);
     if !known.contains_key(path) {
         known.insert(path.to_owned(), table::decode(bytes)?);
     }
@@ -262,8 +298,7 @@ impl History {
         for snapshot in new {
             let parent = snapshot.parent_snapshot_id();
             let mut batches = parent.and_then(|parent| self.batches.get(&parent)).cloned().unwrap_or_default();
-            let named = snapshot.summary().additional_properties.get(names::SUMMARY_BATCH_ID);
-            batches.extend(named.and_then(|named| number_of(named)));
+            batches.extend(named(snapshot));
             self.batches.insert(snapshot.snapshot_id(), batches);
             self.parents.insert(snapshot.snapshot_id(), parent);
         }
@@ -287,6 +322,15 @@ impl History {
         }
         Err(Violation::Untrue { actor: actor.clone(), batch: *batch, branch: branch.clone(), said: said.clone() })
     }
+}
+
+/// The numbers of the batches that a snapshot's summary names.
+fn named(snapshot: &Snapshot) -> Vec<u64> {
+    let properties = &snapshot.summary().additional_properties;
+    let several = properties.get(names::SUMMARY_BATCHES).and_then(|several| serde_json::from_str(several).ok());
+    let several: Vec<Value> = several.unwrap_or_default();
+    let ids = several.iter().filter_map(|batch| batch["batch-id"].as_str());
+    ids.chain(properties.get(names::SUMMARY_BATCH_ID).map(String::as_str)).filter_map(number_of).collect()
 }
 
 /// The number of a batch by its id.

@@ -90,6 +90,7 @@
 //! It runs the code, and draws schedules. The model has the protocol alone, and all schedules. A test there keeps the two in step.
 
 pub mod catalog;
+mod errands;
 pub mod faults;
 mod foreign;
 pub mod gated;
@@ -105,6 +106,7 @@ pub mod scenario;
 mod scheduler;
 mod shrink;
 mod simulation;
+mod staged;
 pub mod store;
 mod table;
 mod timeline;

@@ -1,4 +1,5 @@
-//! Who does what in a run, and what goes wrong: drawn from a seed, or made smaller from such a plan.
+//! Who does what in a run, and what goes wrong: drawn from a seed, or made smaller from such a plan. Where a scenario says that, what it
+//! leaves open.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,9 +7,13 @@ use std::fmt;
 use crate::faults::{Call, Fault, Injection};
 use crate::random::Random;
 use crate::roles::{Again, BRANCHES, Role};
+use crate::scenario::Scenario;
 use crate::scheduler::{HOUR_MS, Temper};
-use crate::table::BATCHES;
+use crate::table;
 use crate::timeline::Elapsed;
+
+/// How many batches writers choose from.
+const BATCHES: u64 = 6;
 
 /// A run as planned. What it prints is all there is to it, besides the order in which the scheduler lets everybody go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +27,22 @@ pub struct Plan {
     /// Unfinished files show, as on a local disk.
     pub(crate) on_disk: bool,
     pub(crate) actors: Vec<Planned>,
+    /// Instead of the actors.
+    pub(crate) staging: Option<Staging>,
+}
+
+/// A scenario, and what it leaves open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Staging {
+    pub(crate) scenario: Scenario,
+    /// Which batches are those of the scenario, by its numbers: they differ in how many files they have.
+    pub(crate) batches: Vec<u64>,
+    /// How often processes are stalled.
+    pub(crate) stalls: u32,
+    /// Nobody is stalled for so long that it has to begin again.
+    pub(crate) hurried: bool,
+    /// How far apart those begin that run at once, at most.
+    pub(crate) spread_ms: i64,
 }
 
 /// An actor as planned.
@@ -47,8 +68,13 @@ impl Plan {
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { order, properties, store_offset_ms, on_disk, actors, .. } = self;
+        let Self { order, properties, store_offset_ms, on_disk, actors, staging, .. } = self;
         let disk = if *on_disk { "a local disk" } else { "a bucket" };
+        if let Some(Staging { scenario, batches, stalls, hurried, spread_ms }) = staging {
+            writeln!(f, "scenario {}: {}", scenario.name, scenario.promise)?;
+            let how = if *hurried { "short" } else { "long" };
+            writeln!(f, "  its batches are {batches:?}; {stalls}‰ {how} stalls, together within {spread_ms} ms")?;
+        }
         writeln!(f, "order {order}, {disk} whose clock is off by {} s", store_offset_ms / 1_000)?;
         properties.iter().try_for_each(|(name, value)| writeln!(f, "  {name} = {value}"))?;
         for Planned { number, role, delay_ms, offset_ms, temper, lives, faults } in actors {
@@ -74,20 +100,7 @@ impl Plan {
         let random = &mut own;
         let troubled = faults.chance(500);
         let on_disk = faults.chance(500);
-        let mut properties = BTreeMap::new();
-        let mut set = |name: &str, value: &str| properties.insert(name.to_owned(), value.to_owned());
-        if random.chance(500) {
-            set("write.metadata.previous-versions-max", random.pick(["1", "2", "5"]));
-        }
-        if random.chance(300) {
-            set("write.metadata.delete-after-commit.enabled", "true");
-        }
-        if random.chance(500) {
-            set("commit.manifest.min-count-to-merge", random.pick(["2", "3"]));
-        }
-        if random.chance(200) {
-            set("write.delete.mode", "merge-on-read");
-        }
+        let properties = properties(random);
         // All within minutes, within a day, or over a week.
         let spread_ms = random.pick([HOUR_MS / 60, HOUR_MS, 24 * HOUR_MS, 60 * HOUR_MS, 150 * HOUR_MS]);
         let wild = Temper { stalls: random.pick([0, 5, 15, 30, 100]), deaths: random.pick([0, 0, 4, 10]) };
@@ -115,8 +128,46 @@ impl Plan {
         });
         let actors = actors.collect();
         let store_offset_ms = random.between_ms(-HOUR_MS / 2, HOUR_MS / 2);
-        Self { order, draws: own, properties, store_offset_ms, on_disk, actors }
+        Self { order, draws: own, properties, store_offset_ms, on_disk, actors, staging: None }
     }
+
+    /// What a seed has for a scenario.
+    pub(crate) fn stage(scenario: &Scenario, seed: u64) -> Self {
+        let mut own = Random::named(seed, scenario.name);
+        let order = own.bits();
+        let random = &mut own;
+        let on_disk = random.chance(500);
+        let properties = properties(random);
+        let store_offset_ms = random.between_ms(-HOUR_MS / 2, HOUR_MS / 2);
+        let mut batches: Vec<u64> = (0..table::BATCHES).collect();
+        (1..batches.len()).for_each(|number| batches.swap(number, random.index(number + 1)));
+        let staging = Staging {
+            scenario: scenario.clone(),
+            batches,
+            stalls: random.pick([0, 5, 15, 30, 100]),
+            hurried: random.chance(600),
+            spread_ms: random.pick([0, 1_000, HOUR_MS / 60, HOUR_MS]),
+        };
+        Self { order, draws: own, properties, store_offset_ms, on_disk, actors: Vec::new(), staging: Some(staging) }
+    }
+}
+
+fn properties(random: &mut Random) -> BTreeMap<String, String> {
+    let mut properties = BTreeMap::new();
+    let mut set = |name: &str, value: &str| properties.insert(name.to_owned(), value.to_owned());
+    if random.chance(500) {
+        set("write.metadata.previous-versions-max", random.pick(["1", "2", "5"]));
+    }
+    if random.chance(300) {
+        set("write.metadata.delete-after-commit.enabled", "true");
+    }
+    if random.chance(500) {
+        set("commit.manifest.min-count-to-merge", random.pick(["2", "3"]));
+    }
+    if random.chance(200) {
+        set("write.delete.mode", "merge-on-read");
+    }
+    properties
 }
 
 fn writer(random: &mut Random) -> Role {

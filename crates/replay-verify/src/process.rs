@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hexfloe_catalog::{CommitPort, OpenCatalog};
+use hexfloe_catalog::{CommitPort, OpenCatalog, TableDefinition};
 use hexfloe_commit::{Committer, SharedEnvironment};
 use hexfloe_store::{Location, Store};
 use iceberg::table::Table;
@@ -41,26 +41,34 @@ pub type PortView = Arc<dyn Fn(Arc<dyn CommitPort>, Arc<dyn Catalog>) -> Arc<dyn
 
 /// An actor as the host of its faults.
 #[derive(Debug)]
-struct ActorHost(Gate);
+struct ActorHost {
+    gate: Gate,
+    /// Whether what a fault holds is held until somebody releases it; else it is for a while.
+    until_released: bool,
+}
 
 #[async_trait]
 impl Host for ActorHost {
     async fn crash(&self) {
-        self.0.die().await;
+        self.gate.die().await;
     }
 
     async fn hold(&self, at: &str) {
-        self.0.stall(at).await;
+        if self.until_released {
+            self.gate.hold(at).await;
+        } else {
+            self.gate.stall(at).await;
+        }
     }
 
     async fn wait(&self, time: Duration) {
-        self.0.pause(i64::try_from(time.as_millis()).unwrap_or(i64::MAX)).await;
+        self.gate.pause(i64::try_from(time.as_millis()).unwrap_or(i64::MAX)).await;
     }
 
     fn note(&self, what: &str) {
         // Of a path, what tells one file from another.
         let (fault, path) = what.rsplit_once(' ').unwrap_or((what, ""));
-        self.0.note("fault", format!("{fault} {}", file_name(path)));
+        self.gate.note("fault", format!("{fault} {}", file_name(path)));
     }
 }
 
@@ -72,6 +80,8 @@ pub(crate) struct Particulars {
     pub(crate) lens: Lens,
     /// What goes wrong between its gates and the world.
     pub(crate) faults: Vec<Injection>,
+    /// Whether what a fault holds waits for [`Scheduler::release`](crate::Scheduler::release).
+    pub(crate) until_released: bool,
 }
 
 /// What all actors of a run share.
@@ -80,6 +90,8 @@ pub(crate) struct Lake {
     pub(crate) objects: MemoryStore,
     pub(crate) pointers: Arc<Pointers>,
     pub(crate) table: TableIdent,
+    /// What the first of all processes makes the table of.
+    pub(crate) definition: TableDefinition,
     pub(crate) reports: Arc<Mutex<Vec<Report>>>,
     pub(crate) surprises: Arc<Mutex<Vec<String>>>,
 }
@@ -111,9 +123,9 @@ pub(crate) struct Process {
 }
 
 impl Lake {
-    pub(crate) fn new(objects: MemoryStore) -> Result<Self, Trouble> {
-        let table = table::ident()?;
-        Ok(Self { objects, pointers: Arc::default(), table, reports: Arc::default(), surprises: Arc::default() })
+    pub(crate) fn new(objects: MemoryStore, definition: TableDefinition) -> Result<Self, Trouble> {
+        let (table, pointers) = (table::ident()?, Arc::default());
+        Ok(Self { objects, pointers, table, definition, reports: Arc::default(), surprises: Arc::default() })
     }
 
     /// The catalog without gates, for those who judge.
@@ -132,9 +144,9 @@ impl Lake {
         particulars: Particulars,
         random: Random,
     ) -> Result<Process, Trouble> {
-        let Particulars { offset_ms, lens, faults } = particulars;
+        let Particulars { offset_ms, lens, faults, until_released } = particulars;
         let environment: SharedEnvironment = Arc::new(ActorEnvironment::new(gate.clone(), offset_ms));
-        let faults = Faults::new(faults, Arc::new(ActorHost(gate.clone())));
+        let faults = Faults::new(faults, Arc::new(ActorHost { gate: gate.clone(), until_released }));
         let objects = faults.store(Arc::new(self.objects.clone()));
         let mut objects: Arc<dyn ObjectStore> = Arc::new(GatedStore::new(objects, gate.clone()));
         if let Some(lens) = &lens.store {
@@ -168,6 +180,15 @@ impl Lake {
 impl Process {
     pub(crate) async fn load(&self) -> Result<Table, Trouble> {
         Ok(self.catalog.load(&self.lake.table).await?.ok_or("the table is gone")?)
+    }
+
+    /// The table, which is made if there is none.
+    pub(crate) async fn load_or_create(&self) -> Result<Table, Trouble> {
+        let Lake { table, definition, .. } = &self.lake;
+        match self.catalog.load(table).await? {
+            Some(table) => Ok(table),
+            None => Ok(self.catalog.create(table, definition, self.environment.uuid()).await?.table),
+        }
     }
 
     /// The version that is the table's now.

@@ -131,20 +131,21 @@ impl Role {
 /// Brings a batch into the table, as an ingest does: again from the start when it took too long.
 async fn write(process: &mut Process, branch: &str, number: u64, again: Again) -> Result<(), Trouble> {
     for _ in 0..ATTEMPTS {
-        let Some(batch) = prepare(process, branch, number).await? else { return Ok(()) };
-        if !commit(process, &batch, number).await? {
+        let Prepared::Files(batch) = prepare(process, branch, number, false).await? else { return Ok(()) };
+        let (batches, numbers) = ([*batch], [number]);
+        if commit(process, &batches, &numbers).await?.is_none() {
             continue;
         }
         match again {
             Again::No => {}
             Again::SameFiles => {
-                commit(process, &batch, number).await?;
+                commit(process, &batches, &numbers).await?;
             }
             Again::NextRun => {
                 let later_ms = process.random.between_ms(0, 30 * HOUR_MS);
                 process.gate.pause(later_ms).await;
-                if let Some(batch) = prepare(process, branch, number).await? {
-                    commit(process, &batch, number).await?;
+                if let Prepared::Files(batch) = prepare(process, branch, number, false).await? {
+                    commit(process, &[*batch], &numbers).await?;
                 }
             }
         }
@@ -153,10 +154,23 @@ async fn write(process: &mut Process, branch: &str, number: u64, again: Again) -
     Ok(())
 }
 
+/// What a look at the table comes to, before anything is committed.
+pub(crate) enum Prepared {
+    /// The batch is there.
+    There(BatchOutcome),
+    /// Its files are written.
+    Files(Box<BatchCommit>),
+}
+
 /// Writes the files of a batch, unless the table is seen to have it. Now and then nobody looks first.
-async fn prepare(process: &mut Process, branch: &str, number: u64) -> Result<Option<BatchCommit>, Trouble> {
+pub(crate) async fn prepare(
+    process: &mut Process,
+    branch: &str,
+    number: u64,
+    force: bool,
+) -> Result<Prepared, Trouble> {
     let since = process.version();
-    let table = process.load().await?;
+    let table = process.load_or_create().await?;
     let batch_id = table::batch_id(number)?;
     let check = BatchCheck {
         batch_id: &batch_id,
@@ -165,30 +179,40 @@ async fn prepare(process: &mut Process, branch: &str, number: u64) -> Result<Opt
         content_sha256: None,
         on_changed_input: OnChangedInput::Refuse,
         owns_slice: false,
-        force: false,
+        force,
     };
-    if process.random.chance(750) && process.committer.check(&table, &check)?.is_some() {
+    if process.random.chance(750)
+        && let Some(outcome) = process.committer.check(&table, &check)?
+    {
         process.report(number, branch, since, "it is there already".to_owned());
-        return Ok(None);
+        return Ok(Prepared::There(outcome));
     }
-    Ok(Some(table::write_batch(&process.catalog, &process.environment, &table, number, branch).await?))
+    let batch = table::write_batch(&process.catalog, &process.environment, &table, number, branch).await?;
+    Ok(Prepared::Files(Box::new(BatchCommit { force, ..batch })))
 }
 
-/// Commits a batch; false when it took too long.
-async fn commit(process: &Process, batch: &BatchCommit, number: u64) -> Result<bool, Trouble> {
+/// Commits batches with these numbers; `None` when it took too long.
+pub(crate) async fn commit(
+    process: &Process,
+    batches: &[BatchCommit],
+    numbers: &[u64],
+) -> Result<Option<Vec<BatchOutcome>>, Trouble> {
     let (since, failures) = (process.version(), process.failures());
-    match process.committer.commit(batch).await {
-        Ok(outcome) => {
-            let said = match outcome {
-                BatchOutcome::Committed { snapshot_id, .. } => format!("committed in snapshot {snapshot_id}"),
-                BatchOutcome::Skipped { .. } => "skipped".to_owned(),
-            };
-            process.report(number, &batch.branch, since, said);
-            Ok(true)
+    let started_ms = batches.iter().map(|batch| batch.started_ms).min().unwrap_or(i64::MAX);
+    match process.committer.commit_all(batches).await {
+        Ok(outcomes) => {
+            for ((batch, number), outcome) in batches.iter().zip(numbers).zip(&outcomes) {
+                let said = match outcome {
+                    BatchOutcome::Committed { snapshot_id, .. } => format!("committed in snapshot {snapshot_id}"),
+                    BatchOutcome::Skipped { .. } => "skipped".to_owned(),
+                };
+                process.report(*number, &batch.branch, since, said);
+            }
+            Ok(Some(outcomes))
         }
         Err(error @ Error::TooLate { .. }) => {
             process.gate.note("is late", error.to_string());
-            Ok(false)
+            Ok(None)
         }
         // The last is a table whose metadata file went, as superseded, between pointer and reading.
         Err(
@@ -200,9 +224,9 @@ async fn commit(process: &Process, batch: &BatchCommit, number: u64) -> Result<b
             Err(error.into())
         }
         // By then its files may be gone.
-        Err(error) if process.environment.now_ms() - batch.started_ms > SAFE_MS => {
+        Err(error) if process.environment.now_ms().saturating_sub(started_ms) > SAFE_MS => {
             process.gate.note("is late", told(&error));
-            Ok(false)
+            Ok(None)
         }
         // It is told, and the batch is not in the table, or will be found to be.
         Err(error) if process.failures() > failures => Err(error.into()),

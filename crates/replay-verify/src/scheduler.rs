@@ -33,6 +33,9 @@ pub(crate) const START_MS: i64 = 1_700_000_000_000;
 /// What one step takes at most.
 const STEP_MS: i64 = 60;
 
+/// When what is held is due.
+const HELD: i64 = i64::MAX;
+
 /// A run that takes more steps than this does not end by itself.
 const MAX_STEPS: u32 = 50_000;
 
@@ -151,6 +154,12 @@ impl Gate {
         self.pause(stall_ms)
     }
 
+    /// Stops until [`Scheduler::release`]; `at` says where.
+    pub(crate) fn hold(&self, at: &str) -> Pass {
+        self.note("is held", at);
+        self.pause(HELD)
+    }
+
     /// Ends the process, as by `kill -9`: it goes no further.
     pub(crate) fn die(&self) -> std::future::Pending<()> {
         let mut state = self.shared.state();
@@ -216,7 +225,7 @@ impl Future for Pass {
         let Some(id) = self.wait else {
             let id = state.next_wait;
             state.next_wait += 1;
-            let (actor, due_ms) = (self.gate.actor, state.now_ms + self.after_ms);
+            let (actor, due_ms) = (self.gate.actor, state.now_ms.saturating_add(self.after_ms));
             let wait = Wait { actor, due_ms, before: self.before, is_open: false, waker: context.waker().clone() };
             state.waits.insert(id, wait);
             self.wait = Some(id);
@@ -373,7 +382,28 @@ impl Scheduler {
         Timeline { steps: u64::from(self.steps), ..self.shared.state().timeline.clone() }
     }
 
-    /// Runs until every actor has come to its end.
+    /// Whether an actor is held.
+    pub(crate) fn is_held(&self, gate: &Gate) -> bool {
+        self.shared.state().waits.values().any(|wait| wait.actor == gate.actor && wait.due_ms == HELD)
+    }
+
+    /// Lets an actor that is held go on.
+    pub(crate) fn release(&mut self, gate: &Gate) {
+        gate.note("goes on", "");
+        let mut state = self.shared.state();
+        let now_ms = state.now_ms;
+        let held = state.waits.values_mut().filter(|wait| wait.actor == gate.actor && wait.due_ms == HELD);
+        held.for_each(|wait| wait.due_ms = now_ms);
+    }
+
+    /// Ends an actor's process from outside, as by `kill -9`.
+    pub(crate) fn kill(&mut self, gate: &Gate) {
+        gate.note("dies", "killed");
+        self.shared.state().waits.retain(|_, wait| wait.actor != gate.actor);
+        self.bury(gate.actor);
+    }
+
+    /// Runs until every actor has come to its end, or is held.
     ///
     /// # Errors
     ///
@@ -437,14 +467,15 @@ impl Scheduler {
         living.any(|(index, _)| !at_gate(index))
     }
 
-    /// Opens one gate; false when nobody is at any.
+    /// Opens one gate; false when nobody is at any that may be opened.
     ///
     /// The actor is drawn first, and then which of its gates, by numbers of its own: how much a library does at once, and in
     /// which order, changes nothing for the others.
     fn step(&mut self) -> bool {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.state();
-        let Some(earliest) = state.waits.values().map(|wait| wait.due_ms).min() else { return false };
+        let due = state.waits.values().map(|wait| wait.due_ms).filter(|due_ms| *due_ms != HELD);
+        let Some(earliest) = due.min() else { return false };
         state.now_ms = state.now_ms.max(earliest);
         let now_ms = state.now_ms;
         let due = state.waits.iter().filter(|(_, wait)| wait.due_ms <= now_ms);

@@ -2,7 +2,7 @@
 //! until nothing more can be.
 
 use crate::faults::Injection;
-use crate::plan::{Plan, Planned};
+use crate::plan::{Plan, Planned, Staging};
 use crate::roles::{Again, Role};
 use crate::scheduler::Temper;
 use crate::simulation::{Failure, Simulation};
@@ -82,9 +82,21 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         plan.properties.remove(name);
         plan
     });
+    let stagings = plan.staging.iter().flat_map(smaller_stagings);
+    let stagings = stagings.map(|staging| Plan { staging: Some(staging), ..plan.clone() });
     let on_time = (plan.store_offset_ms != 0).then(|| Plan { store_offset_ms: 0, ..plan.clone() });
     let in_a_bucket = plan.on_disk.then(|| Plan { on_disk: false, ..plan.clone() });
-    without_actor.chain(actors).chain(without_property).chain(on_time).chain(in_a_bucket).collect()
+    without_actor.chain(actors).chain(stagings).chain(without_property).chain(on_time).chain(in_a_bucket).collect()
+}
+
+fn smaller_stagings(staging: &Staging) -> Vec<Staging> {
+    let mut smaller = vec![
+        Staging { stalls: 0, ..staging.clone() },
+        Staging { hurried: true, ..staging.clone() },
+        Staging { spread_ms: 0, ..staging.clone() },
+    ];
+    smaller.retain(|smaller| smaller != staging);
+    smaller
 }
 
 fn smaller_actors(actor: &Planned) -> Vec<Planned> {

@@ -1,4 +1,4 @@
-//! One run: a table, a handful of actors made from a seed, and the verdict.
+//! One run: a table, a handful of actors made from a seed, or a scenario, and the verdict.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,9 @@ use crate::plan::{Plan, Planned};
 use crate::process::{Lake, Lens, Particulars, told};
 use crate::random::Random;
 use crate::roles::{Role, clean};
+use crate::scenario::Scenario;
 use crate::scheduler::{ActorEnvironment, Gate, HOUR_MS, Scheduler, Temper};
+use crate::staged::{Director, Scene};
 use crate::store::MemoryStore;
 use crate::table::{self, Trouble};
 use crate::timeline::Timeline;
@@ -56,13 +58,27 @@ impl Simulation {
         self.carry_out(seed, Plan::draw(seed))
     }
 
+    /// Plays a scenario, with what it leaves open drawn from a seed: in which order those go on that run at once, where processes stall
+    /// and for how long, whose clock is off, how much time goes by between its steps, how many files batches have, and properties of the
+    /// table.
+    ///
+    /// A control is played well when the check finds what it has to.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`] when a promise is broken, or the scenario comes to another end than it says; also when it is one that takes more than
+    /// commits: see [`Scenario::is_of_commits`].
+    pub fn play(&self, scenario: &Scenario, seed: u64) -> Result<Timeline, Box<Failure>> {
+        self.carry_out(seed, Plan::stage(scenario, seed))
+    }
+
     /// Runs what is planned, which began as the plan of a seed.
     pub(crate) fn carry_out(&self, seed: u64, plan: Plan) -> Result<Timeline, Box<Failure>> {
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         let random = plan.draws.clone();
         let mut scheduler = Scheduler::new(Random::new(plan.order));
         let verdict = match &runtime {
-            Ok(runtime) => runtime.block_on(self.play(&plan, random, &mut scheduler)),
+            Ok(runtime) => runtime.block_on(self.perform(&plan, random, &mut scheduler)),
             Err(error) => Err(Violation::Surprise(error.to_string())),
         };
         let timeline = scheduler.timeline();
@@ -72,25 +88,33 @@ impl Simulation {
         }
     }
 
-    async fn play(&self, plan: &Plan, mut random: Random, scheduler: &mut Scheduler) -> Result<(), Violation> {
+    async fn perform(&self, plan: &Plan, mut random: Random, scheduler: &mut Scheduler) -> Result<(), Violation> {
         let shared = Arc::clone(scheduler.shared());
         let offset_ms = plan.store_offset_ms;
         let objects = MemoryStore::new(Arc::new(move || shared.now_ms() + offset_ms));
         let objects = if plan.on_disk { objects.showing_unfinished() } else { objects };
-        let lake = Lake::new(objects).map_err(surprise)?;
+        let definition = table::definition(plan.properties.clone().into_iter().collect()).map_err(surprise)?;
+        let lake = Lake::new(objects, definition).map_err(surprise)?;
         let founder: SharedEnvironment =
             Arc::new(ActorEnvironment::new(scheduler.actor("founder", Temper::default()), 0));
         let catalog = lake.open(Arc::clone(&founder)).map_err(surprise)?;
-        let definition = table::definition(plan.properties.clone().into_iter().collect()).map_err(surprise)?;
-        let created = catalog.create(&lake.table, &definition, founder.uuid()).await;
-        created.map_err(|error| Violation::Surprise(told(&error)))?;
         let draws = random.bits();
-        for planned in &plan.actors {
-            self.begin(planned, &lake, draws, scheduler);
+        let mut judge = Judge::new(&lake, catalog.clone());
+        if let Some(staging) = &plan.staging {
+            let scene = Scene { simulation: self, staging, lake: &lake, store_offset_ms: offset_ms };
+            Director::new(scene, catalog, &mut judge, scheduler, draws).direct().await?;
+            if staging.scenario.is_control {
+                return Ok(());
+            }
+        } else {
+            let created = catalog.create(&lake.table, &lake.definition, founder.uuid()).await;
+            created.map_err(|error| Violation::Surprise(told(&error)))?;
+            for planned in &plan.actors {
+                self.begin(planned, &lake, draws, scheduler);
+            }
+            scheduler.run().await?;
+            judge.judge().await?;
         }
-        scheduler.run().await?;
-        let mut judge = Judge::new(&lake, catalog);
-        judge.judge().await?;
         self.quiet(&lake, &mut random, scheduler).await?;
         judge.judge().await?;
         judge.judge_leftovers().await
@@ -110,7 +134,12 @@ impl Simulation {
             let mut random = random.clone();
             (0..life).for_each(|_| drop(random.fork()));
             let faults = if life == 0 { faults.clone() } else { Vec::new() };
-            lake.process(&name, &through, Particulars { offset_ms, lens: lens.clone(), faults }, random)
+            lake.process(
+                &name,
+                &through,
+                Particulars { offset_ms, lens: lens.clone(), faults, until_released: false },
+                random,
+            )
         };
         scheduler.start(&gate, lives, role.life(delay_ms, new_process));
     }
@@ -139,6 +168,6 @@ impl Simulation {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-fn surprise(trouble: Trouble) -> Violation {
+pub(crate) fn surprise(trouble: Trouble) -> Violation {
     Violation::Surprise(told(trouble.as_ref()))
 }

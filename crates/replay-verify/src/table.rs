@@ -185,5 +185,17 @@ pub(crate) fn ident() -> Result<TableIdent, Trouble> {
     Ok(TableIdent::from_strs(["simulated", "places"])?)
 }
 
+/// The position deletes of a file that holds such: the data files, and the rows of them that do not count.
+pub(crate) fn decode_deletes(bytes: Bytes) -> Result<Vec<(String, i64)>, Trouble> {
+    let mut deletes = Vec::new();
+    for batch in ParquetRecordBatchReaderBuilder::try_new(bytes)?.build()? {
+        let batch = batch?;
+        let column = |name: &str| batch.column_by_name(name).ok_or_else(|| format!("there is no column {name}"));
+        let (paths, positions) = (column("file_path")?.as_string::<i32>(), column("pos")?.as_primitive::<Int64Type>());
+        deletes.extend((0..batch.num_rows()).map(|row| (paths.value(row).to_owned(), positions.value(row))));
+    }
+    Ok(deletes)
+}
+
 /// How many batches there are.
-pub(crate) const BATCHES: u64 = 6;
+pub(crate) const BATCHES: u64 = 12;

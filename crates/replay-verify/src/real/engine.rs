@@ -1,4 +1,4 @@
-//! Another engine at the table of a scenario: it knows nothing of batches, and commits by Iceberg's own rules.
+//! Another engine at the table of a scenario, real or simulated: it knows nothing of batches, and commits by Iceberg's own rules.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -69,7 +69,8 @@ impl Engine<'_> {
     /// A file with all rows of the table.
     async fn rewrite(&self, table: &Table) -> Result<DataFile, Trouble> {
         let metadata = table.metadata();
-        let scan = table.scan().select_all().build()?.to_arrow().await?;
+        // File by file: the same rows in the same order, whatever the machine.
+        let scan = table.scan().select_all().with_concurrency_limit(1).build()?.to_arrow().await?;
         let batches: Vec<RecordBatch> = scan.try_collect().await?;
         let schema = Arc::new(schema_to_arrow_schema(metadata.current_schema())?);
         let first = batches.first().ok_or("there are no rows to rewrite")?;

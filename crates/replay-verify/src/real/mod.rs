@@ -1,7 +1,7 @@
 //! The guarantee, tried on a real catalog and store with real processes: see [`Verification`].
 
-mod engine;
-mod inspect;
+pub(crate) mod engine;
+pub(crate) mod inspect;
 mod network;
 pub mod process;
 mod rows;
