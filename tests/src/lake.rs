@@ -197,6 +197,8 @@ impl Lake {
         command.args(arguments).current_dir(self.folder.path()).stdin(Stdio::null());
         // Attempts say there that they are running: those of other tests have nothing to say to this lake.
         command.env("TMPDIR", self.folder.path());
+        // And so do verifications, with the state of their user.
+        command.env("XDG_STATE_HOME", self.folder.path());
         if let Some(catalog) = &self.catalog {
             if arguments.first() != Some(&"batch-id") {
                 command.args(["--catalog", "catalog.toml"]);

@@ -351,3 +351,14 @@ fn a_batch_that_was_told_and_not_recorded_is_told_again_under_the_same_key() {
     let told = told(&lake);
     assert_eq!((told.len(), keys(&told).len(), recorded(&lake).len()), (2, 1, 1));
 }
+
+#[test]
+fn a_program_that_runs_the_same_job_is_not_told_by_that_run_too() {
+    let lake = Lake::with_points("id,lat,lon\n1,48.2,16.4\n");
+    let hexfloe = hexfloe_tests::hexfloe().display().to_string();
+    let itself = json!([hexfloe, "ingest", "job.toml"]);
+    lake.write("job.toml", format!("{POINTS}\n[notify]\ncommand = {itself}\n"));
+    let run = lake.ingest(&["job.toml"]).ends(Exit::Untold);
+    assert!(run.stderr.contains("started by the program that is being told of the same batch"), "{run:?}");
+    assert_eq!(lake.ask("count", json!({ "table": "ns.points" }))["rows"], 1);
+}

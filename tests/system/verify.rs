@@ -172,7 +172,7 @@ fn what_a_killed_one_left_is_removed_by_the_next(#[values(Backend::Sqlite, Backe
 
 /// Waits until tables of a verification are in the lake.
 fn until_it_works(lake: &Lake, running: &mut hexfloe_tests::Running) {
-    let notes = lake.path("hexfloe-verify");
+    let notes = lake.path("hexfloe/verify");
     let noted = || {
         let notes = std::fs::read_dir(&notes).into_iter().flatten().flatten();
         notes.filter_map(|note| std::fs::metadata(note.path()).ok()).any(|note| note.len() > 0)
@@ -192,6 +192,25 @@ fn what_cannot_be_asked_for_is_refused() {
     lake.hexfloe(&["verify", "--scenario", "replay-is-a-nop"]).refuses(Exit::Usage, &["replay-is-a-nop", "--list"]);
     lake.hexfloe(&["verify", "--namespace", "nowhere"]).refuses(Exit::Usage, &["no namespace nowhere"]);
     lake.hexfloe(&["verify", "--remove", "ns"]).refuses(Exit::Usage, &["scratch_hexfloe_"]);
+    lake.hexfloe(&["verify", "--remove", "scratch_hexfloe_"]).refuses(Exit::Usage, &["eight digits"]);
+    lake.hexfloe(&["verify", "--remove", "scratch_hexfloe_a"]).refuses(Exit::Usage, &["eight digits"]);
+    let unwritable = ["verify", "--report", "nowhere/report.html"];
+    lake.hexfloe(&unwritable).refuses(Exit::Usage, &["cannot write nowhere/report.html"]);
     let list = lake.hexfloe(&["verify", "--list"]).ends(Exit::Done);
     assert!(list.stdout.lines().count() > 35 && list.stdout.contains("replay-is-a-no-op"), "{list:?}");
+}
+
+#[test]
+fn a_namespace_that_is_only_named_so_keeps_its_tables() {
+    let lake = Lake::new().and_points("id,lat,lon\n1,48.2,16.4\n");
+    let own = "table.name=\"scratch_hexfloe_0a1b2c3d.orders\"";
+    lake.ingest(&["job.toml", "--set", own]).committed();
+    let before = lake.state();
+    let run = lake.hexfloe(&["verify", "--remove", "scratch_hexfloe_0a1b2c3d"]).ends(Exit::Incomplete);
+    assert!(run.stderr.contains("namespace scratch_hexfloe_0a1b2c3d"), "{run:?}");
+    let run = lake.hexfloe(&["verify", "--scenario", "replay-is-a-no-op"]).ends(Exit::Done);
+    assert!(run.stderr.contains("is named as those of verifications"), "{run:?}");
+    let after = lake.state();
+    assert_eq!(after.tables, before.tables);
+    assert!(before.files.iter().all(|(file, content)| after.files.get(file) == Some(content)), "{after:?}");
 }

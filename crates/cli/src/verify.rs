@@ -31,8 +31,11 @@ pub(crate) async fn run(arguments: VerifyArguments) -> Result<ExitCode, Failure>
     }
     let (settings, base) = open::settings(arguments.catalog.as_deref())?;
     if let Some(namespace) = &arguments.remove {
-        let left = Verification::remove(&settings, &base, namespace).await?;
+        let left = Verification::remove(&settings, &base, &notes(), namespace).await?;
         left.iter().for_each(|left| display::say(&format!("error: this is left: {left}")));
+        if left.is_empty() {
+            display::say(&format!("removed namespace {namespace}"));
+        }
         return Ok(if left.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(exit::INCOMPLETE) });
     }
     let namespace = arguments.namespace.as_ref().map(|name| NamespaceIdent::from_strs(name.split('.')));
@@ -48,24 +51,38 @@ pub(crate) async fn run(arguments: VerifyArguments) -> Result<ExitCode, Failure>
         working_folder,
         binary: this_binary().map_err(|error| Failure::unexpected("find this program", error))?,
         environment: environment::system(),
-        notes: std::env::temp_dir().join("hexfloe-verify"),
+        notes: notes(),
         scratch: std::env::temp_dir(),
         namespace,
         scenarios: chosen,
         seed: arguments.seed,
     };
+    // A file that cannot be written is found before minutes of work.
+    for file in arguments.junit.iter().chain(&arguments.report) {
+        let opened = std::fs::OpenOptions::new().create(true).append(true).open(file);
+        opened.map_err(|error| Failure::configuration(format!("cannot write {}: {error}", file.display())))?;
+    }
     let teller = Teller::new(arguments.json);
     let verdict = verification.run(&mut |progress| teller.tell(&progress), interrupted()).await;
     teller.end();
     let verdict = verdict?;
-    write(arguments.junit, &verdict, hexfloe_replay_verify::junit)?;
-    write(arguments.report, &verdict, hexfloe_replay_verify::html)?;
-    if arguments.json {
-        display::json(&verdict)?;
-    } else {
-        display::print(&table(&verdict))?;
-    }
-    Ok(ExitCode::from(code(&verdict)))
+    // Whatever cannot be told, the rest is, and a broken promise is the exit code.
+    let told = [
+        if arguments.json { display::json(&verdict) } else { display::print(&table(&verdict)) },
+        write(arguments.junit, &verdict, hexfloe_replay_verify::junit),
+        write(arguments.report, &verdict, hexfloe_replay_verify::html),
+    ];
+    let untold: Vec<Failure> = told.into_iter().filter_map(Result::err).collect();
+    untold.iter().for_each(Failure::say);
+    let code = code(&verdict);
+    Ok(ExitCode::from(untold.first().filter(|_| code == 0).map_or(code, Failure::code)))
+}
+
+/// Where verifications note what they make: with the user's own state, so that nobody else can say what is to be removed.
+fn notes() -> PathBuf {
+    let absolute = |variable: &str| std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
+    state.unwrap_or_else(std::env::temp_dir).join("hexfloe/verify")
 }
 
 fn code(verdict: &Verdict) -> u8 {
@@ -104,15 +121,28 @@ fn write(file: Option<PathBuf>, verdict: &Verdict, render: fn(&Verdict) -> Strin
         .map_err(|error| Failure::configuration(format!("cannot write {}: {error}", file.display())))
 }
 
-/// Ends when somebody wants the command to end: Ctrl-C, or what a scheduler sends.
+/// Ends when somebody wants the command to end: Ctrl-C, or what a scheduler or a terminal that is closed sends. The second time it
+/// ends at once.
 async fn interrupted() {
+    signalled().await;
+    tokio::spawn(async {
+        signalled().await;
+        display::say(
+            "interrupted again, while taking away what was made: the next verification of this catalog goes on with that",
+        );
+        std::process::exit(i32::from(exit::INTERRUPTED));
+    });
+}
+
+async fn signalled() {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
+        if let (Ok(mut terminate), Ok(mut hangup)) = (signal(SignalKind::terminate()), signal(SignalKind::hangup())) {
             tokio::select! {
                 _ = tokio::signal::ctrl_c() => {}
                 _ = terminate.recv() => {}
+                _ = hangup.recv() => {}
             }
             return;
         }

@@ -58,6 +58,9 @@ impl Serialize for Notification {
     }
 }
 
+/// The variable with the key of a message.
+const KEY: &str = "HEXFLOE_IDEMPOTENCY_KEY";
+
 /// A batch of which it is certain what became of it.
 #[derive(Debug)]
 pub(crate) struct Settled {
@@ -146,6 +149,10 @@ async fn run(
     environment: &SharedEnvironment,
 ) -> Result<(), String> {
     let program = settings.command.first().map(String::as_str).unwrap_or_default();
+    // A program that runs the same job would be told by that run, which it would have to be told of, and so on.
+    if std::env::var(KEY).is_ok_and(|key| key == notice.key().to_string()) {
+        return Err("this run was started by the program that is being told of the same batch".to_owned());
+    }
     let not_started = |error: io::Error| format!("{program} cannot be started: {error}");
     let message = serde_json::to_string(report).map_err(|error| format!("the report cannot be written: {error}"))?;
     let message = format!("{}\n", hexfloe_store::secrets::conceal(&message));
@@ -171,7 +178,7 @@ fn command(command: &[String], folder: &Path, notice: &Notice) -> io::Result<Com
         .current_dir(&folder)
         .env("HEXFLOE_BATCH_ID", &notice.batch_id)
         .env("HEXFLOE_TABLE", notice.table.to_string())
-        .env("HEXFLOE_IDEMPOTENCY_KEY", notice.key().to_string())
+        .env(KEY, notice.key().to_string())
         .stdin(Stdio::piped())
         // What we print for programs stays ours alone.
         .stdout(io::stderr());

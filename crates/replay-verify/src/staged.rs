@@ -330,7 +330,7 @@ fn is_given_up(error: &Trouble) -> bool {
 
 fn stopped(stop: Stop) -> Violation {
     match stop {
-        Stop::Broken(reason) => Violation::Unmet(reason),
+        Stop::Broken(reason) | Stop::Unavailable(reason) => Violation::Unmet(reason),
         Stop::NotHere(reason) => Violation::Unmet(reason.to_owned()),
         Stop::Failed(error) => surprise(error),
     }

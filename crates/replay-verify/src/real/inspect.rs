@@ -25,6 +25,8 @@ pub(crate) enum Stop {
     Broken(String),
     /// It makes no sense with this catalog and store: why.
     NotHere(&'static str),
+    /// A run says that it cannot reach the catalog or the store, or that they do not do what they have to.
+    Unavailable(String),
     /// Something else went wrong.
     Failed(Trouble),
 }

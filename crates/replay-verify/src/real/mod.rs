@@ -114,7 +114,7 @@ impl Verification {
         let catalog = OpenCatalog::open(&self.settings, &self.base, Access::Create).await?;
         self.remove_earlier(&catalog, tell).await;
         let id = self.environment.uuid().simple().to_string()[..8].to_owned();
-        let mut note = Note::new(id, &self.settings, self.namespace.as_ref());
+        let mut note = Note::new(id, &self.settings, &self.base, self.namespace.as_ref());
         let mut journal = Journal::begin(&self.notes, &note).map_err(machine("note what is going to be made"))?;
         let folder = self.scratch.join(format!("hexfloe-verify-{}", note.id));
         let played = tokio::select! {
@@ -196,7 +196,7 @@ impl Verification {
 
     /// Takes away what verifications that were killed have left in this catalog, and names what is left elsewhere.
     async fn remove_earlier(&self, catalog: &OpenCatalog, tell: &mut (dyn FnMut(Progress<'_>) + Send)) {
-        let identity = scratch::identity(&self.settings);
+        let identity = scratch::identity(&self.settings, &self.base);
         for (journal, note) in scratch::abandoned(&self.notes) {
             let name = note.namespace.join(".");
             if note.identity != identity {
@@ -222,30 +222,38 @@ impl Verification {
         if let Ok(unknown) = scratch::unknown(catalog, &scratch::noted(&self.notes)).await {
             for name in unknown {
                 tell(Progress::Earlier(format!(
-                    "namespace {name} is of a verification on another machine; if none is at work, remove it with: hexfloe verify --remove {name}"
+                    "namespace {name} is named as those of verifications of other users or machines are; if it is one, and none is at work, this removes it: hexfloe verify --remove {name}"
                 )));
             }
         }
     }
 
-    /// Takes away a namespace that a verification has left, on whatever machine it ran; gives what is left.
+    /// Takes away a namespace that a verification has left, on whatever machine it ran; gives what is left. `notes` says which
+    /// verifications are at work on this one.
     ///
     /// # Errors
     ///
-    /// [`Error::Unusable`] for a namespace that is not named as those of verifications are.
+    /// [`Error::Unusable`] for what is no namespace of a verification, or of one that is at work.
     pub async fn remove(
         settings: &CatalogSettings,
         base: &std::path::Path,
+        notes: &std::path::Path,
         namespace: &str,
     ) -> Result<Vec<String>, Error> {
-        let Some(id) = namespace.strip_prefix(scratch::PREFIX) else {
-            return Err(Error::Unusable(format!(
-                "{namespace:?} is no namespace of a verification: those begin with {}",
-                scratch::PREFIX
-            )));
+        let Some(id) = namespace.strip_prefix(scratch::PREFIX).filter(|id| scratch::is_id(id)) else {
+            let form = format!("those are {} and eight digits", scratch::PREFIX);
+            return Err(Error::Unusable(format!("{namespace:?} is no namespace of a verification: {form}")));
         };
+        let abandoned = scratch::abandoned(notes);
+        let is_abandoned = abandoned.iter().any(|(_, note)| note.id == id);
+        if !is_abandoned && scratch::noted(notes).iter().any(|noted| noted == namespace) {
+            return Err(Error::Unusable(format!("the verification of {namespace} is at work")));
+        }
         let catalog = OpenCatalog::open(settings, base, Access::Existing).await?;
-        let note = Note::new(id.to_owned(), settings, None);
+        let note = Note::new(id.to_owned(), settings, base, None);
+        if !catalog.has_namespace(&note.namespace().map_err(machine("name the namespace"))?).await? {
+            return Err(Error::Unusable(format!("there is no namespace {namespace}")));
+        }
         Ok(scratch::remove(&catalog, &note).await)
     }
 }

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use futures::FutureExt;
 use hexfloe_batch::BatchId;
 use hexfloe_catalog::{OpenCatalog, SelfTest, Verdict as Found};
 use hexfloe_commit::SharedEnvironment;
@@ -125,7 +127,15 @@ impl<'a> Stage<'a> {
     pub(crate) async fn play(mut self, scenario: &Scenario) -> Outcome {
         let mut stopped = Ok(());
         for step in &scenario.steps {
-            stopped = self.step(step).await;
+            // What a reader cannot cope with is no end of the verification.
+            stopped = AssertUnwindSafe(self.step(step)).catch_unwind().await.unwrap_or_else(|panic| {
+                let said = panic.downcast_ref::<String>().map(String::as_str);
+                let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it does not say why");
+                Err(Stop::Broken(format!("what is there cannot be read: a reader panicked: {said}")))
+            });
+            if let Err(Stop::Unavailable(reason)) = stopped {
+                stopped = Err(self.unavailable(reason).await);
+            }
             if stopped.is_err() {
                 break;
             }
@@ -145,6 +155,7 @@ impl<'a> Stage<'a> {
             }
             (Err(Stop::Broken(reason)), false) => (Fate::Broken, Some(reason)),
             (Err(Stop::NotHere(reason)), _) => (Fate::NotApplicable, Some(reason.to_owned())),
+            (Err(Stop::Unavailable(reason)), _) => (Fate::NotRun, Some(reason)),
             (Err(Stop::Failed(error)), _) => (Fate::NotRun, Some(crate::process::told(error.as_ref()))),
         };
         if let Some(reason) = self.played.reason.clone() {
@@ -156,6 +167,16 @@ impl<'a> Stage<'a> {
             self.places.insert(table.metadata().location().to_owned());
         }
         Outcome { played: self.played, places: self.places }
+    }
+
+    /// A catalog and a store that answer, and of which a run says that they do not do what they have to, break a promise.
+    async fn unavailable(&self, reason: String) -> Stop {
+        let answers = match self.catalog.load(&self.table).await {
+            Ok(Some(table)) => objects(self.catalog, &table).await.is_ok(),
+            Ok(None) => true,
+            Err(_) => false,
+        };
+        if answers { Stop::Broken(reason) } else { Stop::Failed(reason.into()) }
     }
 
     fn elapsed_ms(&self) -> u64 {
@@ -383,6 +404,9 @@ impl<'a> Stage<'a> {
                 Some(
                     0 | code::UNEXPECTED | code::INPUT | code::CELLS | code::CONFLICT | code::UNKNOWN | code::NOT_TOLD,
                 ) => Stop::Broken(format!("{by} was to be {}, and ended with: {told}", wanted(ends))),
+                Some(code::UNAVAILABLE) => {
+                    Stop::Unavailable(format!("{by} was to be {}, and ended with: {told}", wanted(ends)))
+                }
                 _ => Stop::Failed(format!("{by} ended with: {told}").into()),
             });
         }
@@ -607,7 +631,8 @@ impl<'a> Stage<'a> {
         let now = || UNIX_EPOCH + Duration::from_millis(u64::try_from(environment.now_ms()).unwrap_or(0));
         let now: &(dyn Fn() -> SystemTime + Sync) = &now;
         let namespace = Some(self.note.namespace()?);
-        let report = SelfTest { settings, base, id: environment.uuid(), now, namespace }.run().await?;
+        let report =
+            SelfTest { settings, base, id: self.note.self_test(environment.uuid()), now, namespace }.run().await?;
         self.played.looks += u32::try_from(report.findings.len()).unwrap_or(0);
         let mut broken = Vec::new();
         for finding in &report.findings {
