@@ -42,6 +42,15 @@
 //! * Time is virtual. A step takes milliseconds; when everybody waits, the clock jumps. Each actor's clock is off by some minutes,
 //!   and so is the store's, which dates the files.
 //!
+//! # Scenarios
+//!
+//! [`Simulation::play`] plays a [scenario](scenario) of `hexfloe verify` that [is of commits](scenario::Scenario::is_of_commits). Its
+//! steps, and how each of its runs has to end, are as with real processes. What it leaves open is drawn from the seed: the order of those
+//! that run at once, clocks, stalls, files to a batch, properties of the table, and how much time goes by between the steps. In some
+//! plays a process stalls for so long that its attempt is late and begins again; the end is the same. What is promised is checked
+//! wherever the scenario looks at the table, and, when it is over, as after each run. A batch has the rows of its number here, not as many
+//! as the scenario says: how they are made from input is not simulated. The two limits below hold in scenarios too.
+//!
 //! # What is promised, and checked after each run
 //!
 //! 1. Every snapshot in the metadata reads fully: manifest list, manifests, each live data file with its recorded size.

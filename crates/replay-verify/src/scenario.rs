@@ -115,8 +115,14 @@ impl Run {
 
     /// With something that goes wrong at a later call of a kind.
     #[must_use]
-    pub fn but_at(mut self, call: Call, nth: u32, fault: Fault) -> Self {
-        self.faults.push(Injection { call, path: String::new(), nth, times: 1, fault });
+    pub fn but_at(self, call: Call, nth: u32, fault: Fault) -> Self {
+        self.but_from(call, nth, 1, fault)
+    }
+
+    /// With something that goes wrong at so many calls of a kind in a row.
+    #[must_use]
+    pub fn but_from(mut self, call: Call, nth: u32, times: u32, fault: Fault) -> Self {
+        self.faults.push(Injection { call, path: String::new(), nth, times, fault });
         self
     }
 }
@@ -533,9 +539,11 @@ fn lies() -> Vec<Scenario> {
         "a table as it was before, given for the one there is, makes no commit on it",
         vec![
             landed(A),
-            Step::UntilHeld(Run::of("stalled run", B).but(Call::Commit, Fault::HoldBefore).but_at(
+            // The first loads after the hold are among these: only what is loaded then can be out of date.
+            Step::UntilHeld(Run::of("stalled run", B).but(Call::Commit, Fault::HoldBefore).but_from(
                 Call::Load,
                 2,
+                3,
                 Fault::Stale,
             )),
             Step::Run(Run::of("rival", C), Ends::Committed),

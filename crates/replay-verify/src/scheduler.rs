@@ -625,6 +625,42 @@ mod tests {
     }
 
     #[test]
+    fn who_is_held_waits_until_released_and_who_is_killed_goes_no_further() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let timeline = runtime.block_on(async {
+            let mut scheduler = Scheduler::new(Random::new(1));
+            let mut gates = Vec::new();
+            for name in ["released", "killed", "other"] {
+                let gate = scheduler.actor(name, Temper::default());
+                let through = gate.clone();
+                let live: Life = Box::new(move |_| {
+                    let gate = through.clone();
+                    Box::pin(async move {
+                        if name != "other" {
+                            gate.hold("a step").await;
+                        }
+                        gate.note("done", "");
+                    })
+                });
+                scheduler.start(&gate, 1, live);
+                gates.push(gate);
+            }
+            scheduler.run().await.unwrap();
+            assert_eq!(gates.iter().map(|gate| scheduler.is_held(gate)).collect::<Vec<_>>(), [true, true, false]);
+            scheduler.kill(&gates[1]);
+            scheduler.advance(HOUR_MS);
+            scheduler.run().await.unwrap();
+            scheduler.release(&gates[0]);
+            scheduler.run().await.unwrap();
+            assert!(!gates.iter().any(|gate| scheduler.is_held(gate)));
+            scheduler.timeline()
+        });
+        let done = timeline.events.iter().filter(|event| event.deed == "done");
+        let done: Vec<(&str, bool)> = done.map(|event| (event.actor.as_str(), event.at_ms >= HOUR_MS)).collect();
+        assert_eq!(done, [("other", false), ("released", true)], "{timeline}");
+    }
+
+    #[test]
     fn time_goes_by_only_at_gates_and_a_pause_takes_its_time() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {

@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use hexfloe_catalog::{CommitOutcome, CommitPort, CommitRequest};
+use hexfloe_replay_verify::scenario::{Effort, scenarios};
 use hexfloe_replay_verify::{Failure, Lens, Simulation, Violation};
 use iceberg::spec::Snapshot;
 use iceberg::table::Table;
@@ -57,6 +58,22 @@ fn a_port_that_ignores_requirements_is_found() {
     let port = |inner, catalog| -> Arc<dyn CommitPort> { Arc::new(Rebasing { inner, catalog }) };
     let violation = found_in_writers(500, Lens { port: Some(Arc::new(port)), ..Lens::default() });
     assert!(matches!(violation, Violation::Overwritten { .. } | Violation::Rows { .. }), "{violation}");
+}
+
+/// By scenarios too: those in which somebody else is first.
+#[test]
+fn a_port_that_ignores_requirements_is_found_by_scenarios() {
+    let port = |inner, catalog| -> Arc<dyn CommitPort> { Arc::new(Rebasing { inner, catalog }) };
+    let writers_see = Lens { port: Some(Arc::new(port)), ..Lens::default() };
+    let simulation = Simulation { writers_see, ..Simulation::default() };
+    for name in ["a-rival-commits-first", "a-rival-lands-the-same-batch-first", "compacted-between-plan-and-commit"] {
+        let all = scenarios(Effort { full: true, kills: 1 });
+        let scenario = all.iter().find(|scenario| scenario.name == name).unwrap();
+        let failure = (0..5).find_map(|seed| simulation.play(scenario, seed).err());
+        let failure = failure.unwrap_or_else(|| panic!("{name} finds nothing"));
+        println!("{name}, seed {}: {}", failure.seed, failure.violation);
+        assert!(failure.to_string().contains(name), "{failure}");
+    }
 }
 
 #[test]

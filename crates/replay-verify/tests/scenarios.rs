@@ -4,13 +4,36 @@
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hexfloe_replay_verify::scenario::{Effort, Scenario, Step, scenarios};
 use hexfloe_replay_verify::{Simulation, Tally, Violation};
 
 /// How often each scenario is played, unless `HEXFLOE_PLAYS` says it.
-const PLAYS: u64 = 100;
+const PLAYS: u64 = 36;
+
+/// What some plays come to at least.
+const DEEDS: [&str; 20] = [
+    "dies",
+    "stalls",
+    "is held",
+    "goes on",
+    "is late",
+    "conflict",
+    "unknown",
+    "is told",
+    "cleaned",
+    "fault: crash before",
+    "fault: hold before",
+    "fault: not delivered",
+    "fault: lost reply",
+    "fault: error after success",
+    "fault: conflict after success",
+    "fault: delivered twice",
+    "fault: delayed",
+    "fault: stale",
+    "fault: partial",
+    "fault: undated",
+];
 
 fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|number| number.parse().ok()).unwrap_or(default)
@@ -27,34 +50,42 @@ fn every_scenario_of_commits_ends_as_it_says_whatever_the_seed() {
     let first = number("HEXFLOE_FIRST_SEED", 0);
     let plays = number("HEXFLOE_PLAYS", PLAYS);
     let scenarios = of_commits();
-    let next = AtomicUsize::new(0);
+    let seeds = first..first + plays;
+    let all = Mutex::new(seeds.flat_map(|seed| scenarios.iter().map(move |scenario| (scenario, seed))));
     let total = Mutex::new(Tally::default());
+    let failure = Mutex::new(None);
+    let simulation = Simulation::default();
+    let play = || {
+        while failure.lock().unwrap().is_none() {
+            let Some((scenario, seed)) = all.lock().unwrap().next() else { break };
+            match simulation.play(scenario, seed) {
+                Ok(timeline) => *total.lock().unwrap() += &timeline.tally(),
+                Err(failed) => *failure.lock().unwrap() = Some(failed),
+            }
+        }
+    };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                let simulation = Simulation::default();
-                while let Some(scenario) = scenarios.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let mut tally = Tally::default();
-                    for seed in first..first + plays {
-                        match simulation.play(scenario, seed) {
-                            Ok(timeline) => tally += &timeline.tally(),
-                            Err(failure) => panic!("{}", simulation.shrink(*failure)),
-                        }
-                    }
-                    *total.lock().unwrap() += &tally;
-                }
-            });
-        }
+        (0..threads).for_each(|_| drop(scope.spawn(play)));
     });
-    println!("{} scenarios\n{}", scenarios.len(), total.into_inner().unwrap());
+    if let Some(failure) = failure.into_inner().unwrap() {
+        panic!("{}", simulation.shrink(*failure));
+    }
+    let total = total.into_inner().unwrap();
+    println!("{} scenarios\n{total}", scenarios.len());
+    // Plays in which nothing happens prove nothing.
+    if plays >= 10 {
+        for deed in DEEDS {
+            assert!(total.of(deed) >= 5, "{deed}:\n{total}");
+        }
+    }
 }
 
 #[test]
 fn the_same_seed_is_the_same_play_and_another_is_another() {
     for scenario in of_commits() {
         let play = |seed| Simulation::default().play(&scenario, seed).unwrap_or_else(|failure| failure.timeline);
-        let digests: BTreeSet<u64> = (0..8)
+        let digests: BTreeSet<u64> = (0..2)
             .map(|seed| {
                 let (first, second) = (play(seed), play(seed));
                 assert!(
@@ -65,43 +96,7 @@ fn the_same_seed_is_the_same_play_and_another_is_another() {
                 first.digest()
             })
             .collect();
-        assert_eq!(digests.len(), 8, "{}", scenario.name);
-    }
-}
-
-/// Plays in which nothing happens prove nothing.
-#[test]
-fn plays_come_to_everything_that_matters() {
-    let mut total = Tally::default();
-    for scenario in of_commits() {
-        for seed in 0..10 {
-            let played = Simulation::default().play(&scenario, seed);
-            total += &played.unwrap_or_else(|failure| panic!("{failure}")).tally();
-        }
-    }
-    for deed in [
-        "dies",
-        "stalls",
-        "is held",
-        "goes on",
-        "is late",
-        "conflict",
-        "unknown",
-        "is told",
-        "cleaned",
-        "fault: crash before",
-        "fault: hold before",
-        "fault: not delivered",
-        "fault: lost reply",
-        "fault: error after success",
-        "fault: conflict after success",
-        "fault: delivered twice",
-        "fault: delayed",
-        "fault: stale",
-        "fault: partial",
-        "fault: undated",
-    ] {
-        assert!(total.of(deed) >= 5, "{deed}:\n{total}");
+        assert_eq!(digests.len(), 2, "{}", scenario.name);
     }
 }
 
