@@ -9,7 +9,7 @@ use hexfloe_replay_verify::scenario::{Effort, Scenario, Step, scenarios};
 use hexfloe_replay_verify::{Simulation, Tally, Violation};
 
 /// How often each scenario is played, unless `HEXFLOE_PLAYS` says it.
-const PLAYS: u64 = 36;
+const PLAYS: u64 = 24;
 
 /// What some plays come to at least.
 const DEEDS: [&str; 20] = [
