@@ -10,7 +10,7 @@ COMMITTER = "crates/commit/src/committer.rs"
 PLAN = "crates/commit/src/plan.rs"
 SNAPSHOT = "crates/commit/src/snapshot.rs"
 ORPHANS = "crates/orphan-cleanup/src/orphans.rs"
-RUN = "crates/ingest/src/run.rs"
+GROUPS = "crates/ingest/src/groups.rs"
 
 COMMIT, CLEANUP, INGEST = ("commit",), ("cleanup",), ("ingest",)
 # Who is told is a matter of whole processes; the cases with servers say no more here.
@@ -203,18 +203,19 @@ MUTATIONS = (
         "others are told before the commit",
         (
             (
-                RUN,
-                "                let settled = self.land(vec![*prepared], Landing::OneTable).await?;\n",
-                """                if SWITCH {
-                    let report = Report { status: Status::Committed, ..prepared.report.clone() };
-                    let content_sha256 = Some(prepared.batch.content_sha256.clone());
-                    let begun_ms = self.environment.now_ms();
-                    let _ = self.tell(job, options, Settled { report, content_sha256 }, begun_ms).await;
-                }
-                let settled = self.land(vec![*prepared], Landing::OneTable).await?;
+                GROUPS,
+                "        match self.ingest.land(prepared, Landing::OneTable).await {\n",
+                """        for (task, prepared) in std::iter::zip(&tasks, &prepared).filter(|_| SWITCH) {
+            let JobRun { job, options } = &self.runs[task.job];
+            let report = crate::Report { status: crate::report::Status::Committed, ..prepared.report.clone() };
+            let content_sha256 = Some(prepared.batch.content_sha256.clone());
+            let begun_ms = self.ingest.environment.now_ms();
+            let _ = self.ingest.tell(job, options, Settled { report, content_sha256 }, begun_ms).await;
+        }
+        match self.ingest.land(prepared, Landing::OneTable).await {
 """,
             ),
         ),
-        (INGEST, NOTIFY),
+        (NOTIFY,),
     ),
 )
