@@ -1,7 +1,5 @@
 //! The scenarios of `hexfloe verify`, thousands of times in the simulation.
 
-#![expect(clippy::panic, clippy::unwrap_used, reason = "tests")]
-
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
