@@ -272,7 +272,7 @@ pub(crate) struct VerifyArguments {
     /// Only this scenario; may be repeated
     #[arg(long, value_name = "NAME")]
     pub(crate) scenario: Vec<String>,
-    /// Some minutes at most [default]
+    /// Some minutes at most: the default
     #[arg(long, conflicts_with = "full")]
     pub(crate) quick: bool,
     /// Kill runs at every single call, and many more at random moments

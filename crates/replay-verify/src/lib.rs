@@ -44,7 +44,7 @@
 //!
 //! # Scenarios
 //!
-//! [`Simulation::play`] plays a [scenario](scenario) of `hexfloe verify` that [is of commits](scenario::Scenario::is_of_commits). Its
+//! [`Simulation::play`] plays a [`scenario`] of `hexfloe verify` that [is of commits](scenario::Scenario::is_of_commits). Its
 //! steps, and how each of its runs has to end, are as with real processes. What it leaves open is drawn from the seed: the order of those
 //! that run at once, clocks, stalls, files to a batch, properties of the table, and how much time goes by between the steps. In some
 //! plays a process stalls for so long that its attempt is late and begins again; the end is the same. What is promised is checked
