@@ -41,7 +41,7 @@ const CODE: [(&str, &str, &str); Step::NAMES.len()] = [
 ];
 
 /// What the simulation's writers, cleaners and rollbacks stop before (`before …`) or do, and the step that this is, or a part of.
-const SIMULATED: [(&str, &str); 29] = [
+const SIMULATED: [(&str, &str); 32] = [
     ("put", "writes its data file"),
     ("before writing", "writes its data file"),
     ("before the answer to writing", "writes its manifests and looks for its data file"),
@@ -56,6 +56,9 @@ const SIMULATED: [(&str, &str); 29] = [
     ("committed", "is answered"),
     ("conflict", "is answered"),
     ("before the answer to the commit", "is answered"),
+    ("refused", "is refused on the way"),
+    ("unknown", "has no answer"),
+    ("fault", "is answered, and the answer is lost"),
     ("is told", "removes"),
     ("is late", "sends its request"),
     ("before deleting", "removes"),
@@ -74,9 +77,11 @@ const SIMULATED: [(&str, &str); 29] = [
 ];
 
 /// What they do that is no step, and why.
-const NOT_MODELLED: [(&str, &str); 5] = [
+const NOT_MODELLED: [(&str, &str); 7] = [
     ("ends", "a run that is over does nothing"),
     ("fails", "the same: what a run that failed leaves behind is in the store and on the way"),
+    ("cannot load", "a table that cannot be loaded decides nothing"),
+    ("put refused", "what cannot be written is not sent"),
     ("before waking up", "waiting is what happens between two steps"),
     ("before listing namespaces", "there is one table"),
     ("before listing tables", "there is one table"),
@@ -110,7 +115,10 @@ fn every_step_that_the_simulation_takes_is_one_of_the_model_or_is_said_not_to_be
         for event in timeline.events().iter().filter(|event| of_the_model(&event.actor)) {
             taken.insert(event.deed.to_owned());
             if let Some(gate) = event.about.find("before ").filter(|_| matches!(event.deed, "dies" | "stalls")) {
-                taken.insert(event.about[gate..].to_owned());
+                let gate = &event.about[gate..];
+                // A fault stops a process at a call, where there are gates as well; it names the file.
+                let by_a_fault = gate.starts_with("before before ") || gate.starts_with("before after ");
+                taken.insert(if by_a_fault { "fault".to_owned() } else { gate.to_owned() });
             }
         }
     }
