@@ -287,14 +287,14 @@ async fn a_million_keys() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes minutes; benches/cleanup runs it"]
+#[ignore = "takes minutes; run by: benches/cleanup imagined"]
 async fn ten_million_imagined_files_and_ten_thousand_orphans() {
     tell(&clean(Shape { entries: 10_000, referenced: 1_000, orphaned: 1, young: 0 }, false).await);
 }
 
 /// Leaves the lake where it is, and says where.
 #[tokio::test]
-#[ignore = "takes minutes; benches/cleanup runs it"]
+#[ignore = "makes a million files; run by: benches/cleanup files"]
 async fn a_lake_of_a_million_real_files_and_ten_thousand_orphans() {
     let world = World::new().await;
     let root = world.root().await;

@@ -174,7 +174,9 @@ impl Verification {
         let mut all = Vec::new();
         while let Some(outcome) = playing.next().await {
             let Outcome { played, places } = outcome?;
-            note.places.extend(places);
+            // A place that a server has chosen under another name is known to the table alone.
+            let own: Vec<String> = places.into_iter().filter(|place| note.is_own_place(place)).collect();
+            note.places.extend(own);
             journal.keep(note).map_err(machine("note what was made"))?;
             tell(Progress::Ends(&played));
             all.push(played);

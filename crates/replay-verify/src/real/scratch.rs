@@ -74,7 +74,7 @@ impl Note {
     }
 
     /// Whether a place is that of a table of this verification, by its name.
-    fn is_own_place(&self, place: &str) -> bool {
+    pub(crate) fn is_own_place(&self, place: &str) -> bool {
         place.trim_end_matches('/').rsplit('/').next().is_some_and(|name| self.is_own(name))
     }
 
