@@ -174,9 +174,14 @@ fn of_processes_with_the_same_batch_one_commits_and_the_others_skip(
     holds_batches(&lake, 1 + usize::from(table_exists));
 
     // Who skipped has taken its own data files with it.
-    let live = lake.files(TABLE).len();
-    let stored = lake.state().files.keys().filter(|path| path.ends_with(".parquet")).count();
-    assert_eq!(stored, live, "data files that no snapshot references");
+    let live = lake.files(TABLE);
+    let state = lake.state();
+    let stored: Vec<_> = state.files.keys().filter(|path| path.ends_with(".parquet")).collect();
+    assert_eq!(
+        stored.len(),
+        live.len(),
+        "data files that no snapshot references: {stored:#?}\n{live:#?}\n{reports:#?}"
+    );
 }
 
 // ---------------------------------------------------------------- crashes

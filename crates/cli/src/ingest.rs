@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use hexfloe_batch::BatchId;
 use hexfloe_catalog::Access;
 use hexfloe_ingest::{BatchEnd, Fate, Granularity, Ingest, Job, JobRun, Mode, Report, RunOptions, Status};
-use hexfloe_source::{CsvSettings, Format, Source, SourceSettings};
+use hexfloe_source::{Format, Source, SourceSettings};
 use serde::Serialize;
 
 use crate::arguments::{BatchIdArguments, IngestArguments};
@@ -254,14 +254,7 @@ pub(crate) fn batch_id(arguments: &BatchIdArguments) -> Result<(), Failure> {
         (Some(partition), Some((start, end))) => BatchId::offsets(&arguments.source, partition, start, end),
         _ => {
             // The format plays no part in the facts about files.
-            let settings = SourceSettings {
-                name: arguments.source.clone(),
-                format: Format::Csv,
-                paths: arguments.files.clone(),
-                schema: BTreeMap::new(),
-                csv: CsvSettings::default(),
-                select: None,
-            };
+            let settings = SourceSettings::new(&arguments.source, Format::Csv, arguments.files.clone());
             let facts = Source::open(settings, &PathBuf::from(".")).and_then(|source| source.facts(&|_| {}));
             let facts = facts.map_err(hexfloe_ingest::Error::from)?;
             Ok(BatchId::files(&arguments.source, &facts))

@@ -625,7 +625,7 @@ pub(crate) fn source_settings(job: &Job) -> Result<SourceSettings, Error> {
 /// What the job adds to the source's columns.
 fn additions(job: &Job, source: &Source, replacement: &Replacement) -> Result<Additions, Error> {
     let geometry = job.geometry.clone().unwrap_or_default();
-    let stated = source.geometry()?;
+    let stated = source.geometries()?.into_iter().next();
     let points = match (geometry.lat, geometry.lon, geometry.column) {
         (Some(lat), Some(lon), None) => Some(PointColumns::LatLon { lat, lon }),
         (None, None, Some(column)) => Some(PointColumns::Geometry { column }),
@@ -636,12 +636,12 @@ fn additions(job: &Job, source: &Source, replacement: &Replacement) -> Result<Ad
     };
     if let (Some(PointColumns::Geometry { column }), Some(stated)) = (&points, &stated)
         && *column == stated.column
-        && let Some(crs) = &stated.crs
-        && !crs.is_lon_lat()
+        && stated.crs.known().is_none_or(|crs| !crs.is_lon_lat())
     {
         return Err(Error::Mismatch(format!(
-            "the geometry column `{column}` is in {crs}, and cells need longitude and latitude on WGS 84 (OGC:CRS84): \
-             reproject the input"
+            "the geometry column `{column}` is in {}, and cells need longitude and latitude on WGS 84 (OGC:CRS84): \
+             reproject the input",
+            stated.crs
         )));
     }
     if let Some(crs) = &geometry.crs

@@ -254,7 +254,7 @@ impl Shape {
     }
 
     fn fit(&self, source: SourceBatch, render_rejects: bool) -> Result<Shaped, Error> {
-        let SourceBatch { batch, file, first_row, rejects } = source;
+        let SourceBatch { batch, file, first_row, rejects, .. } = source;
         let (mut points, at_points) = match &self.additions.points {
             Some(columns) => {
                 let (points, rejects) = hexfloe_batch::points(&batch, columns)?;

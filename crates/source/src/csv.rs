@@ -275,6 +275,8 @@ impl CsvReader {
             batch,
             file: Arc::clone(file.input.name()),
             first_row: open.rows + 1,
+            layer: None,
+            feature_ids: None,
             rejects: rejects.into_rows(),
         })
     }

@@ -7,6 +7,7 @@
 use std::fmt;
 
 use geoparquet::metadata::GeoParquetMetadata;
+use hexfloe_crs::Crs;
 use serde_json::{Map, Value};
 
 use crate::declared;
@@ -14,84 +15,98 @@ use crate::error::{Error, one_line};
 use crate::files::InputFile;
 use crate::row_groups::Footer;
 
-/// The primary geometry column of a GeoParquet source.
+/// A geometry column of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GeometryColumn {
     /// The name of the column.
     pub column: String,
-    /// How a geometry is written: `WKB`, or a native encoding such as `point`.
+    /// How a geometry is written: `WKB`, or a native encoding of GeoArrow such as `point`.
     pub encoding: String,
-    /// The coordinate reference system the file states; `None` if it states none, which means OGC:CRS84 (longitude and
-    /// latitude in degrees on WGS 84).
-    pub crs: Option<GeometryCrs>,
+    /// The coordinate reference system.
+    pub crs: StatedCrs,
 }
 
-/// A coordinate reference system as a GeoParquet file states it.
+/// What files say of the coordinate reference system of a geometry column.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GeometryCrs {
-    /// Authority and code, such as `EPSG:27700`, if it says so.
-    pub id: Option<String>,
-    /// Its name, if it says so.
-    pub name: Option<String>,
-    /// All of it: PROJJSON without blanks, or `null` where the file says that the system is unknown.
-    pub projjson: String,
+pub enum StatedCrs {
+    /// They state it, or say that it is unknown.
+    Stated(Crs),
+    /// They say nothing, and their format defines that to be OGC:CRS84 (longitude and latitude in degrees on WGS 84).
+    Default,
+    /// They say nothing, and that means nothing.
+    Missing,
 }
 
-impl GeometryCrs {
-    /// Whether coordinates in this system are longitude and latitude in degrees on WGS 84. (GeoParquet has longitude first
-    /// whatever the order of the axes in the definition.)
+impl StatedCrs {
+    /// The system, where it is known to be one.
     #[must_use]
-    pub fn is_lon_lat(&self) -> bool {
-        matches!(self.id.as_deref(), Some("OGC:CRS84" | "OGC:CRS84h" | "EPSG:4326" | "EPSG:4979"))
-    }
-}
-
-impl fmt::Display for GeometryCrs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.id, &self.name) {
-            (Some(id), Some(name)) => write!(f, "{id} ({name})"),
-            (Some(only), None) | (None, Some(only)) => f.write_str(only),
-            (None, None) if self.projjson == "null" => f.write_str("an unknown coordinate reference system"),
-            (None, None) => f.write_str("a coordinate reference system without id and name"),
+    pub fn known(&self) -> Option<Crs> {
+        match self {
+            Self::Stated(crs) if crs.is_unknown() => None,
+            Self::Stated(crs) => Some(crs.clone()),
+            Self::Default => Some(Crs::lon_lat()),
+            Self::Missing => None,
         }
     }
 }
 
-/// The geometry column that all files agree on.
-pub(crate) fn geometry_of(files: &[InputFile]) -> Result<Option<GeometryColumn>, Error> {
-    let mut agreed: Option<(&InputFile, GeometryColumn)> = None;
+impl fmt::Display for StatedCrs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stated(crs) => crs.fmt(f),
+            Self::Default => f.write_str("OGC:CRS84"),
+            Self::Missing => f.write_str("no stated coordinate reference system"),
+        }
+    }
+}
+
+/// The geometry columns that all files agree on, the primary one first.
+pub(crate) fn agreed(
+    files: &[InputFile],
+    of_file: impl Fn(&InputFile) -> Result<Vec<GeometryColumn>, Error>,
+) -> Result<Vec<GeometryColumn>, Error> {
+    let mut agreed: Option<(&InputFile, Vec<GeometryColumn>)> = None;
     for file in files {
-        let geometry = geometry_of_file(file)?;
-        match &agreed {
-            None => agreed = Some((file, geometry)),
-            Some((first, known)) => {
-                let differ = |problem: String| Error::FilesDiffer {
-                    first: first.path().to_owned(),
-                    second: file.path().to_owned(),
-                    column: known.column.clone(),
-                    problem,
-                };
-                if known.column != geometry.column {
-                    let other = geometry.column;
-                    return Err(differ(format!("is the geometry of the first, and `{other}` that of the second")));
-                }
-                if known.encoding != geometry.encoding {
-                    let (one, two) = (&known.encoding, geometry.encoding);
-                    return Err(differ(format!("is encoded as {one} in the first and as {two} in the second")));
-                }
-                if known.crs != geometry.crs {
-                    let name =
-                        |crs: &Option<GeometryCrs>| crs.as_ref().map_or("OGC:CRS84".to_owned(), ToString::to_string);
-                    let (one, two) = (name(&known.crs), name(&geometry.crs));
-                    return Err(differ(format!("is in {one} in the first and in {two} in the second")));
-                }
+        let columns = of_file(file)?;
+        let Some((first, known)) = &agreed else {
+            agreed = Some((file, columns));
+            continue;
+        };
+        for (known, geometry) in known.iter().zip(&columns) {
+            let differ = |problem: String| Error::FilesDiffer {
+                first: first.path().to_owned(),
+                second: file.path().to_owned(),
+                column: known.column.clone(),
+                problem,
+            };
+            if known.column != geometry.column {
+                let other = &geometry.column;
+                return Err(differ(format!("is the geometry of the first, and `{other}` that of the second")));
+            }
+            if known.encoding != geometry.encoding {
+                let (one, two) = (&known.encoding, &geometry.encoding);
+                return Err(differ(format!("is encoded as {one} in the first and as {two} in the second")));
+            }
+            if known.crs != geometry.crs {
+                let (one, two) = (&known.crs, &geometry.crs);
+                return Err(differ(format!("is in {one} in the first and in {two} in the second")));
             }
         }
+        if known.len() != columns.len() {
+            let (longer, shorter) = if known.len() > columns.len() { (known, &columns) } else { (&columns, known) };
+            return Err(Error::FilesDiffer {
+                first: first.path().to_owned(),
+                second: file.path().to_owned(),
+                column: longer[shorter.len()].column.clone(),
+                problem: "is a geometry in one of them only".to_owned(),
+            });
+        }
     }
-    Ok(agreed.map(|(_, geometry)| geometry))
+    Ok(agreed.map(|(_, columns)| columns).unwrap_or_default())
 }
 
-fn geometry_of_file(file: &InputFile) -> Result<GeometryColumn, Error> {
+/// The geometry columns of a GeoParquet file.
+pub(crate) fn of_parquet(file: &InputFile) -> Result<Vec<GeometryColumn>, Error> {
     let footer = Footer::read(file)?;
     let entries = footer.metadata.metadata().file_metadata().key_value_metadata();
     let entry = entries.and_then(|entries| entries.iter().find(|entry| entry.key == "geo"));
@@ -100,25 +115,24 @@ fn geometry_of_file(file: &InputFile) -> Result<GeometryColumn, Error> {
                        the geometry";
         return Err(Error::unreadable(file.path(), problem));
     };
-    let geometry =
+    let columns =
         parse(text).map_err(|(field, problem)| Error::Geo { file: file.path().to_owned(), field, problem })?;
-    declared::require(
-        &geometry.column,
-        footer.metadata.schema().fields().iter().map(|f| f.name().as_str()),
-        file.path(),
-    )
-    .map_err(|error| Error::Geo {
-        file: file.path().to_owned(),
-        field: "primary_column".to_owned(),
-        problem: error.to_string(),
-    })?;
-    Ok(geometry)
+    for (index, geometry) in columns.iter().enumerate() {
+        let names = footer.metadata.schema().fields().iter().map(|field| field.name().as_str());
+        declared::require(&geometry.column, names, file.path()).map_err(|error| Error::Geo {
+            file: file.path().to_owned(),
+            field: if index == 0 { "primary_column".to_owned() } else { format!("columns.{}", geometry.column) },
+            problem: error.to_string(),
+        })?;
+    }
+    Ok(columns)
 }
 
 /// A field, and what is wrong with it.
 type Problem = (String, String);
 
-fn parse(text: &str) -> Result<GeometryColumn, Problem> {
+/// The columns that the metadata names, the primary one first, the others by name.
+fn parse(text: &str) -> Result<Vec<GeometryColumn>, Problem> {
     let whole = |problem: String| (".".to_owned(), problem);
     let value: Value =
         serde_json::from_str(text).map_err(|error| whole(format!("is not JSON: {}", one_line(&error))))?;
@@ -134,12 +148,22 @@ fn parse(text: &str) -> Result<GeometryColumn, Problem> {
         columns.get(primary).ok_or_else(|| (path.clone(), "is missing, and it is the primary column".to_owned()))?;
     // Whatever the checks above do not know.
     serde_json::from_value::<GeoParquetMetadata>(value.clone()).map_err(|error| whole(one_line(&error)))?;
-    let column = object(column, &path)?;
-    Ok(GeometryColumn {
-        column: primary.to_owned(),
-        encoding: string(column, "encoding", &format!("{path}.encoding"))?.to_owned(),
-        crs: column.get("crs").map(crs),
-    })
+    let others = columns.iter().filter(|(name, _)| *name != primary);
+    std::iter::once((&primary.to_owned(), column))
+        .chain(others)
+        .map(|(name, column)| {
+            let path = format!("columns.{name}");
+            let column = object(column, &path)?;
+            let crs = match column.get("crs") {
+                None => StatedCrs::Default,
+                Some(crs) => StatedCrs::Stated(
+                    Crs::from_projjson(&crs.to_string()).map_err(|error| (format!("{path}.crs"), one_line(&error)))?,
+                ),
+            };
+            let encoding = string(column, "encoding", &format!("{path}.encoding"))?.to_owned();
+            Ok(GeometryColumn { column: name.clone(), encoding, crs })
+        })
+        .collect()
 }
 
 fn check_column(column: &Value, path: &str) -> Result<(), Problem> {
@@ -169,18 +193,6 @@ fn check_column(column: &Value, path: &str) -> Result<(), Problem> {
         None | Some(Value::Number(_)) => Ok(()),
         Some(other) => wrong("epoch", &format!("is {other}, not a number")),
     }
-}
-
-fn crs(value: &Value) -> GeometryCrs {
-    let id = value.get("id").and_then(|id| {
-        let code = match id.get("code")? {
-            Value::String(code) => code.clone(),
-            code => code.to_string(),
-        };
-        Some(format!("{}:{code}", id.get("authority")?.as_str()?))
-    });
-    let name = value.get("name").and_then(Value::as_str).map(ToOwned::to_owned);
-    GeometryCrs { id, name, projjson: value.to_string() }
 }
 
 fn object<'a>(value: &'a Value, path: &str) -> Result<&'a Map<String, Value>, Problem> {
@@ -214,18 +226,27 @@ mod tests {
         })
     }
 
+    fn stated(metadata: &Value) -> Crs {
+        match parse(&metadata.to_string()).unwrap().remove(0).crs {
+            StatedCrs::Stated(crs) => crs,
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn the_primary_column_is_known_and_no_crs_means_the_default() {
-        let geometry = parse(&valid().to_string()).unwrap();
-        assert_eq!(geometry, GeometryColumn { column: "geometry".into(), encoding: "WKB".into(), crs: None });
+        let columns = parse(&valid().to_string()).unwrap();
+        let primary = GeometryColumn { column: "geometry".into(), encoding: "WKB".into(), crs: StatedCrs::Default };
+        assert_eq!(columns[0], primary);
+        assert_eq!(columns[1].column, "label");
     }
 
     #[test]
     fn the_crs_is_that_of_the_primary_column() {
         let mut metadata = valid();
         metadata["primary_column"] = json!("label");
-        let crs = parse(&metadata.to_string()).unwrap().crs.unwrap();
-        assert_eq!(crs.id.as_deref(), Some("EPSG:27700"));
+        let crs = stated(&metadata);
+        assert_eq!(crs.id(), Some("EPSG:27700"));
         assert_eq!(crs.to_string(), "EPSG:27700 (British)");
         assert!(!crs.is_lon_lat());
     }
@@ -234,7 +255,7 @@ mod tests {
     fn a_null_crs_is_unknown_and_not_the_default() {
         let mut metadata = valid();
         metadata["columns"]["geometry"]["crs"] = Value::Null;
-        let crs = parse(&metadata.to_string()).unwrap().crs.unwrap();
+        let crs = stated(&metadata);
         assert!(!crs.is_lon_lat());
         assert_eq!(crs.to_string(), "an unknown coordinate reference system");
     }
@@ -244,7 +265,7 @@ mod tests {
         for code in [json!(4326), json!("4326")] {
             let mut metadata = valid();
             metadata["columns"]["geometry"]["crs"] = json!({ "id": { "authority": "EPSG", "code": code } });
-            assert!(parse(&metadata.to_string()).unwrap().crs.unwrap().is_lon_lat());
+            assert!(stated(&metadata).is_lon_lat());
         }
     }
 

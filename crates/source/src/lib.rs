@@ -38,24 +38,13 @@
 //! # Example
 //!
 //! ```
-//! use std::collections::BTreeMap;
-//! use hexfloe_source::{CsvSettings, Format, ScanOptions, Source, SourceSettings};
+//! use hexfloe_source::{Format, ScanOptions, Source, SourceSettings};
 //!
 //! let folder = tempfile::tempdir()?;
 //! std::fs::write(folder.path().join("b.csv"), "name,lat,lon\nSydney,-33.87,151.21\n")?;
 //! std::fs::write(folder.path().join("a.csv"), "name,lat,lon\nMunich,48.14,11.58\nNowhere,,\n")?;
 //!
-//! let source = Source::open(
-//!     SourceSettings {
-//!         name: "cities".to_owned(),
-//!         format: Format::Csv,
-//!         paths: vec!["*.csv".to_owned()],
-//!         schema: BTreeMap::new(),
-//!         csv: CsvSettings::default(),
-//!         select: None,
-//!     },
-//!     folder.path(),
-//! )?;
+//! let source = Source::open(SourceSettings::new("cities", Format::Csv, vec!["*.csv".to_owned()]), folder.path())?;
 //! assert_eq!(source.facts(&|_| {})?.len(), 2);
 //!
 //! let mut scan = source.scan(&ScanOptions::default())?;
@@ -102,7 +91,7 @@ mod types;
 
 pub use error::{Error, ErrorKind};
 pub use files::InputFile;
-pub use geo::{GeometryColumn, GeometryCrs};
+pub use geo::{GeometryColumn, StatedCrs};
 pub use scan::{Decoded, Piece, Scan, ScanOptions, SourceBatch};
-pub use settings::{CsvSettings, Format, SourceSettings};
+pub use settings::{CsvSettings, Format, InputLimits, SourceSettings};
 pub use source::Source;

@@ -201,7 +201,7 @@ impl NdjsonReader {
         let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)
             .map_err(|error| Error::unreadable(file, one_line(&error)))?;
         let (file, first_row) = (Arc::clone(open.input.name()), open.rows + 1);
-        Ok(SourceBatch { batch, file, first_row, rejects: rejects.into_rows() })
+        Ok(SourceBatch { batch, file, first_row, layer: None, feature_ids: None, rejects: rejects.into_rows() })
     }
 
     fn decode(&self, text: &[u8], rows: usize) -> Result<RecordBatch, ArrowError> {

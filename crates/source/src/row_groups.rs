@@ -372,7 +372,14 @@ impl RowGroup {
             let (batch, rejects) = self.plan.convert(&self.open, &batch)?;
             let first_row = self.first_row + rows;
             rows += batch.num_rows() as u64;
-            decoded.push(SourceBatch { batch, file: Arc::clone(input.name()), first_row, rejects });
+            decoded.push(SourceBatch {
+                batch,
+                file: Arc::clone(input.name()),
+                first_row,
+                layer: None,
+                feature_ids: None,
+                rejects,
+            });
         }
         if rows != self.rows {
             let problem = format!("is damaged: row group {} has {rows} rows and should have {}", self.group, self.rows);

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{Field, SchemaRef};
 use hexfloe_batch::{Reject, RejectReason};
 
@@ -221,6 +221,10 @@ pub struct SourceBatch {
     pub file: Arc<str>,
     /// The number of the first row in that file, counted from 1 and without the header.
     pub first_row: u64,
+    /// The layer of the file, where it has layers.
+    pub layer: Option<Arc<str>>,
+    /// What the file calls each row (the `id` of a feature, `fid` of a GeoPackage), where it does: integers or text, one a row.
+    pub feature_ids: Option<ArrayRef>,
     /// Rows with a value that could not be read. The value is null in `batch`. At most one for each row, in row order.
     pub rejects: Vec<Reject>,
 }

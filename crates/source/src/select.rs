@@ -152,7 +152,14 @@ impl SerialReader for SelectReader {
             .map_err(|error| refused(one_line(&error)))?;
         let first_row = self.rows + 1;
         self.rows += batch.num_rows() as u64;
-        let batches = vec![SourceBatch { batch, file: RESULT.into(), first_row, rejects: Vec::new() }];
+        let batches = vec![SourceBatch {
+            batch,
+            file: RESULT.into(),
+            first_row,
+            layer: None,
+            feature_ids: None,
+            rejects: Vec::new(),
+        }];
         Ok(Decoded { batches, last: false, bytes })
     }
 

@@ -27,6 +27,17 @@ pub struct SourceSettings {
     /// the file states or, in text formats, the narrowest type that holds every one of its values.
     #[serde(default)]
     pub schema: BTreeMap<String, String>,
+    /// The layer to read, where a file has several: a GeoPackage, or a zip archive of shapefiles. Needed there; one batch is of
+    /// one layer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layer: Option<String>,
+    /// The encoding of text in shapefiles, for example `windows-1252`, `gbk` or `utf-8`: it wins over what the files say (`.cpg`,
+    /// and the header of the `.dbf`). Ignored for other formats.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoding: Option<String>,
+    /// What input is refused for, whatever it holds.
+    #[serde(default)]
+    pub limits: InputLimits,
     /// How CSV files are written. Ignored for other formats.
     #[serde(default)]
     pub csv: CsvSettings,
@@ -34,6 +45,24 @@ pub struct SourceSettings {
     /// the batch: say `ORDER BY` where the statement groups or joins. Needs a build with the feature `sql`.
     #[serde(default)]
     pub select: Option<String>,
+}
+
+impl SourceSettings {
+    /// A source of whole files, with nothing else said.
+    #[must_use]
+    pub fn new(name: &str, format: Format, paths: Vec<String>) -> Self {
+        Self {
+            name: name.to_owned(),
+            format,
+            paths,
+            schema: BTreeMap::new(),
+            layer: None,
+            encoding: None,
+            limits: InputLimits::default(),
+            csv: CsvSettings::default(),
+            select: None,
+        }
+    }
 }
 
 /// The format of the files of a source.
@@ -48,6 +77,16 @@ pub enum Format {
     Parquet,
     /// Apache Parquet with `geo` metadata, which names the geometry column and its CRS.
     Geoparquet,
+    /// One GeoJSON feature collection (or feature) a file.
+    Geojson,
+    /// GeoJSON features one after the other: one a line, or each behind a record separator (RFC 8142).
+    Geojsonseq,
+    /// FlatGeobuf.
+    Flatgeobuf,
+    /// A layer of a GeoPackage.
+    Geopackage,
+    /// Shapefiles: `.shp` with its companions, a folder of them, or a zip archive.
+    Shapefile,
 }
 
 impl fmt::Display for Format {
@@ -57,7 +96,30 @@ impl fmt::Display for Format {
             Self::Ndjson => "ndjson",
             Self::Parquet => "parquet",
             Self::Geoparquet => "geoparquet",
+            Self::Geojson => "geojson",
+            Self::Geojsonseq => "geojsonseq",
+            Self::Flatgeobuf => "flatgeobuf",
+            Self::Geopackage => "geopackage",
+            Self::Shapefile => "shapefile",
         })
+    }
+}
+
+/// Bounds of what is read: the `[source.limits]` section of a job. Input beyond them is refused, before memory is taken for it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct InputLimits {
+    /// Bytes of one record: a line, a feature, a geometry.
+    pub record_bytes: u64,
+    /// How deep geometry collections, objects and lists may be nested.
+    pub depth: u32,
+    /// Bytes that a compressed file or archive may become, as a multiple of its own size.
+    pub expansion: u64,
+}
+
+impl Default for InputLimits {
+    fn default() -> Self {
+        Self { record_bytes: 64 << 20, depth: 32, expansion: 1_000 }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::csv::CsvReader;
 use crate::declared::{self, Declared};
 use crate::error::Error;
 use crate::files::{self, InputFile};
-use crate::geo::{self, GeometryColumn, GeometryCrs};
+use crate::geo::{self, GeometryColumn};
 use crate::ndjson::NdjsonReader;
 use crate::parallel;
 use crate::row_groups::ParquetFiles;
@@ -91,26 +91,20 @@ impl Source {
         self.files.iter().try_for_each(InputFile::check_unchanged)
     }
 
-    /// The primary geometry column of a GeoParquet source; `None` for other formats. Reads the footers.
+    /// The geometry columns of the files, the primary one first; none where the format knows of none. Reads as little as
+    /// says so: footers and headers.
     ///
     /// # Errors
     ///
-    /// If a file has no `geo` metadata, if a field of it is malformed, or if the files disagree.
-    pub fn geometry(&self) -> Result<Option<GeometryColumn>, Error> {
+    /// If a file does not say what its format requires of it, if a field of that is malformed, or if the files disagree.
+    pub fn geometries(&self) -> Result<Vec<GeometryColumn>, Error> {
         match self.settings.format {
-            Format::Geoparquet => geo::geometry_of(&self.files),
-            Format::Csv | Format::Ndjson | Format::Parquet => Ok(None),
+            Format::Geoparquet => geo::agreed(&self.files, geo::of_parquet),
+            Format::Csv | Format::Ndjson | Format::Parquet => Ok(Vec::new()),
+            Format::Geojson | Format::Geojsonseq | Format::Flatgeobuf | Format::Geopackage | Format::Shapefile => {
+                Err(Error::setting("source.format", "cannot be read yet"))
+            }
         }
-    }
-
-    /// The coordinate reference system a GeoParquet source states for its primary geometry column; `None` if it states none,
-    /// which means OGC:CRS84, and for other formats.
-    ///
-    /// # Errors
-    ///
-    /// As [`geometry`](Self::geometry).
-    pub fn geometry_crs(&self) -> Result<Option<GeometryCrs>, Error> {
-        Ok(self.geometry()?.and_then(|geometry| geometry.crs))
     }
 
     /// Opens a scan: finds the schema, and refuses what can be refused before the first row. Text formats are read once for
@@ -158,10 +152,13 @@ impl Source {
             }
             Format::Parquet | Format::Geoparquet => {
                 if self.settings.format == Format::Geoparquet {
-                    self.geometry()?;
+                    self.geometries()?;
                 }
                 let files = ParquetFiles::open(&self.files, &declared, batch_rows, threads)?;
                 Scan::row_groups(Arc::clone(files.schema()), files.rows(), files.row_groups())
+            }
+            Format::Geojson | Format::Geojsonseq | Format::Flatgeobuf | Format::Geopackage | Format::Shapefile => {
+                return Err(Error::setting("source.format", "cannot be read yet"));
             }
         })
     }

@@ -15,7 +15,7 @@ use std::fs;
 use arrow::array::Array;
 use arrow::datatypes::{DataType, Field, Schema};
 use arrow::util::display::array_value_to_string;
-use hexfloe_source::{CsvSettings, Error, Format, Scan, ScanOptions, Source, SourceBatch, SourceSettings};
+use hexfloe_source::{Error, Format, Scan, ScanOptions, Source, SourceBatch, SourceSettings};
 use tempfile::TempDir;
 
 /// A folder with these files in it.
@@ -30,14 +30,7 @@ fn folder(files: &[(&str, &[u8])]) -> TempDir {
 }
 
 fn settings(format: Format, paths: &[&str]) -> SourceSettings {
-    SourceSettings {
-        name: "test".to_owned(),
-        format,
-        paths: paths.iter().map(ToString::to_string).collect(),
-        schema: BTreeMap::new(),
-        csv: CsvSettings::default(),
-        select: None,
-    }
+    SourceSettings::new("test", format, paths.iter().map(ToString::to_string).collect())
 }
 
 fn schema_of(columns: &[(&str, &str)]) -> BTreeMap<String, String> {

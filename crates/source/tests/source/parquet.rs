@@ -287,9 +287,9 @@ fn geo_source(files: &[(&str, &[u8])]) -> (TempDir, Source) {
 #[test]
 fn geoparquet_names_its_geometry_and_no_row_is_left_out_by_its_bounding_box() {
     let (_folder, source) = geo_source(&[("a.parquet", &geo_file(Some(&geo_metadata())))]);
-    let geometry = source.geometry().unwrap().unwrap();
-    assert_eq!((geometry.column.as_str(), geometry.encoding.as_str(), geometry.crs), ("geometry", "WKB", None));
-    assert_eq!(source.geometry_crs().unwrap(), None);
+    let geometry = source.geometries().unwrap().remove(0);
+    assert_eq!((geometry.column.as_str(), geometry.encoding.as_str()), ("geometry", "WKB"));
+    assert_eq!(geometry.crs, hexfloe_source::StatedCrs::Default);
     let rows = crate::scan(&source, &ScanOptions::default()).unwrap();
     assert_eq!(rows.schema, ["geometry:BinaryView"]);
     assert_eq!(rows.rows.len(), 2);
@@ -300,7 +300,8 @@ fn geoparquet_states_its_crs() {
     let mut metadata = geo_metadata();
     metadata["columns"]["geometry"]["crs"] = json!({ "id": { "authority": "EPSG", "code": 27700 } });
     let (_folder, source) = geo_source(&[("a.parquet", &geo_file(Some(&metadata)))]);
-    assert_eq!(source.geometry_crs().unwrap().unwrap().id.as_deref(), Some("EPSG:27700"));
+    let crs = source.geometries().unwrap().remove(0).crs.known().unwrap();
+    assert_eq!(crs.id(), Some("EPSG:27700"));
 }
 
 #[rstest]
@@ -311,7 +312,7 @@ fn malformed_geo_metadata_is_refused_by_field(#[case] pointer: &str, #[case] val
     let mut metadata = geo_metadata();
     *metadata.pointer_mut(pointer).unwrap() = value;
     let (_folder, source) = geo_source(&[("a.parquet", &geo_file(Some(&metadata)))]);
-    for error in [source.geometry().unwrap_err(), source.scan(&ScanOptions::default()).unwrap_err()] {
+    for error in [source.geometries().unwrap_err(), source.scan(&ScanOptions::default()).unwrap_err()] {
         assert!(error.to_string().contains(message), "{error}");
         assert_eq!(error.kind(), ErrorKind::Input);
     }
@@ -323,7 +324,7 @@ fn a_primary_column_the_file_does_not_have_is_refused() {
     metadata["primary_column"] = json!("place");
     metadata["columns"]["place"] = metadata["columns"]["geometry"].clone();
     let (_folder, source) = geo_source(&[("a.parquet", &geo_file(Some(&metadata)))]);
-    let error = source.geometry().unwrap_err();
+    let error = source.geometries().unwrap_err();
     assert!(error.to_string().contains("field `primary_column`: no column `place`"), "{error}");
 }
 
@@ -340,6 +341,6 @@ fn files_in_two_reference_systems_are_refused() {
     metadata["columns"]["geometry"]["crs"] = json!({ "id": { "authority": "EPSG", "code": 27700 } });
     let (first, second) = (geo_file(Some(&geo_metadata())), geo_file(Some(&metadata)));
     let (_folder, source) = geo_source(&[("a.parquet", &first), ("b.parquet", &second)]);
-    let error = source.geometry().unwrap_err();
+    let error = source.geometries().unwrap_err();
     assert!(error.to_string().contains("is in OGC:CRS84 in the first and in EPSG:27700 in the second"), "{error}");
 }

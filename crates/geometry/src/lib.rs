@@ -1,0 +1,34 @@
+//! Geometries as ISO well-known binary: read, checked, written, and the point that stands for each.
+
+mod error;
+mod facts;
+mod geojson;
+mod normalise;
+mod representative;
+mod text;
+mod write;
+
+pub use error::Problem;
+pub use facts::{Facts, facts};
+pub use geojson::from_geojson;
+pub use normalise::{Normalised, normalise};
+pub use representative::{map_coordinates, representative_point};
+pub use text::from_text;
+pub use write::{Dimensions, GeometryType, WkbWriter};
+
+/// What is not read, however well it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Collections in collections.
+    pub depth: usize,
+    /// Coordinates (points, vertices) of one geometry.
+    pub coordinates: usize,
+    /// Whether a ring whose last point is not its first is a problem.
+    pub closed_rings: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { depth: 32, coordinates: 50_000_000, closed_rings: true }
+    }
+}
