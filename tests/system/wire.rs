@@ -1,6 +1,7 @@
 //! What goes over the wire to a REST catalog and to S3.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hexfloe_tests::{
     Backend, CatalogFile, Exchange, Exit, Fault, Lake, Proxy, Reply, Request, Rule, SeaweedFs, Side, Tls, Value, json,
@@ -228,4 +229,28 @@ fn a_tag_that_is_made_while_its_snapshot_expires_keeps_the_files() {
     assert!(told.contains("\"keep\"") && report["tables"][0]["removed"] == 0, "{report:#}");
     // Their own metadata files came, and nothing went.
     assert_eq!(below(), before + 2);
+}
+
+/// SeaweedFS answers all of several requests that make one table at the same time, and the last of them wins: whoever wrote for a table
+/// that lost finds another one under its name. (Here the answers are changed, which is the same to who reads them.)
+#[test]
+fn data_files_for_a_table_that_turns_out_to_be_another_one_are_removed() {
+    let (lake, proxy) = lake_behind(|file, _| file);
+    lake.ingest(&["job.toml"]).committed();
+    let loads = |request: &Request| request.method == "GET" && request.path.ends_with("/tables/points");
+    let (watch, seen) = (Lake::in_catalog(lake.catalog().clone()), AtomicUsize::new(0));
+    proxy.add(Rule::rewrite(loads, move |_, answer| {
+        let stored = || watch.state().files.keys().filter(|path| path.ends_with(".parquet")).count();
+        // The load before the commit, and the one that asks which files may go.
+        if seen.load(Ordering::SeqCst) < 2 && stored() > 1 {
+            seen.fetch_add(1, Ordering::SeqCst);
+            let mut table: Value = serde_json::from_slice(&answer.body).unwrap();
+            table["metadata"]["table-uuid"] = "00000000-0000-4000-8000-000000000000".into();
+            answer.body = table.to_string().into_bytes();
+        }
+    }));
+    lake.write("points.csv", "id,lat,lon\n3,1.5,2.5\n");
+    lake.ingest(&["job.toml"]).committed();
+    let stored = lake.state().files.keys().filter(|path| path.ends_with(".parquet")).count();
+    assert_eq!((stored, lake.files("ns.points").len()), (2, 2), "files stored, and referred to");
 }

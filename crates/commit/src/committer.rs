@@ -314,7 +314,11 @@ impl Committer {
             Err(error) => {
                 self.remove_lost(group, sent, |_| false).await;
                 let undecided = !error.is_decided() && is_open(sent);
-                Err(if undecided { unknown(group, error) } else { error })
+                Err(match error {
+                    error if undecided => unknown(group, error),
+                    Error::Changed { table, what, .. } => Error::Changed { table, what, sent: !sent.is_empty() },
+                    error => error,
+                })
             }
         }
     }
@@ -929,7 +933,7 @@ fn refuse_changed(batch: &BatchCommit, metadata: &TableMetadata) -> Result<(), E
     } else {
         return Ok(());
     };
-    Err(Error::Changed { table: batch.table.to_string(), what: what.to_owned() })
+    Err(Error::Changed { table: batch.table.to_string(), what: what.to_owned(), sent: false })
 }
 
 /// What the snapshot says of its batches.

@@ -42,6 +42,8 @@ pub enum Error {
         table: String,
         /// What changed.
         what: String,
+        /// Whether a commit with the files was sent before that was seen. If not, no snapshot refers to them.
+        sent: bool,
     },
     /// The attempt took so long that cleanup could consider its files abandoned.
     #[error("the attempt is {hours} hours old, and after {limit} hours its files may be cleaned up; run again")]

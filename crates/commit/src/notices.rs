@@ -175,7 +175,11 @@ impl Committer {
         loop {
             let (reason, source, denied) = match self.load_table(&notice.table).await {
                 Ok(table) if table.metadata().uuid() != notice.uuid => {
-                    return Err(Error::Changed { table: notice.table.to_string(), what: "its uuid".to_owned() });
+                    return Err(Error::Changed {
+                        table: notice.table.to_string(),
+                        what: "its uuid".to_owned(),
+                        sent: true,
+                    });
                 }
                 Ok(table) if notice.is_written_in(&table) => return Ok(()),
                 Ok(table) => {

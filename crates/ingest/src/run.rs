@@ -188,6 +188,10 @@ impl Ingest {
                 Ok(settled.collect())
             }
             Err(error) => {
+                // Of another table the committer touches nothing; but these files were made for this one call.
+                if let hexfloe_commit::Error::Changed { sent: false, .. } = &error {
+                    committer.remove(batches.iter().flat_map(|batch| &batch.files).map(DataFile::file_path)).await;
+                }
                 let error = Error::from(error);
                 if error.kind() != ErrorKind::Unknown {
                     for (destination, ..) in &waiting {

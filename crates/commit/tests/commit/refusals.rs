@@ -139,7 +139,7 @@ async fn files_written_for_another_table_of_the_same_name_are_refused_and_left_a
     let id = hexfloe_commit::Environment::uuid(world.environment.as_ref());
     world.catalog.create(&world.table(), &definition(false, Vec::new()), id).await.unwrap();
     let error = world.commit(&batch).await.unwrap_err();
-    assert!(matches!(&error, Error::Changed { what, .. } if what.contains("another table")), "{error}");
+    assert!(matches!(&error, Error::Changed { what, sent: false, .. } if what.contains("another table")), "{error}");
     // The dropped table may live on under another name: nobody can say that nothing refers to its files.
     assert!(world.files_below(&old).await.contains(batch.files[0].file_path()));
     world.assert_nothing_left_behind().await;
