@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, Int64Array, StringArray};
-use arrow::buffer::Buffer;
+use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::{DataType, Field};
 use h3o::{CellIndex, LatLng};
 use serde::{Deserialize, Serialize};
@@ -128,12 +128,16 @@ pub enum GeometryRule {
     /// The geometry is a point, and is that point.
     #[default]
     Point,
+    /// The point that stands for a geometry of any type: see [`hexfloe_geometry::representative_point`]. A geometry that is
+    /// null or empty has none, and its cell is null.
+    Representative,
 }
 
 impl fmt::Display for GeometryRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Point => "point",
+            Self::Representative => "representative-point-1",
         })
     }
 }
@@ -163,6 +167,7 @@ pub struct CellDerivation {
     cell_type: CellType,
     parents: Vec<Resolution>,
     rule: GeometryRule,
+    nullable: bool,
 }
 
 impl CellDerivation {
@@ -192,7 +197,19 @@ impl CellDerivation {
                 return Err(Error::ParentTwice { parent: parent.get() });
             }
         }
-        Ok(Self { column, resolution, cell_type, parents, rule })
+        let nullable = rule == GeometryRule::Representative;
+        Ok(Self { column, resolution, cell_type, parents, rule, nullable })
+    }
+
+    /// The same for rows that all have a position: no cell is null.
+    #[must_use]
+    pub fn required(self) -> Self {
+        Self { nullable: false, ..self }
+    }
+
+    /// Whether a row without a position has a null cell; if not, such a row is an error.
+    pub const fn is_nullable(&self) -> bool {
+        self.nullable
     }
 
     /// The name of the cell column.
@@ -225,13 +242,12 @@ impl CellDerivation {
         self.rule
     }
 
-    /// The derived columns: the cells, then each of the parents. None is nullable, for a row without a point does not
-    /// get this far.
+    /// The derived columns: the cells, then each of the parents.
     pub fn fields(&self) -> Vec<Field> {
         let parents = self.parents.iter().map(|&parent| self.parent_column(parent));
         std::iter::once(self.column.clone())
             .chain(parents)
-            .map(|name| Field::new(name, self.cell_type.data_type(), false))
+            .map(|name| Field::new(name, self.cell_type.data_type(), self.nullable))
             .collect()
     }
 
@@ -239,16 +255,18 @@ impl CellDerivation {
     ///
     /// # Errors
     ///
-    /// If a row has no point or one that [`points`](crate::points) would have rejected, or if there are more rows than
+    /// If a row has no point where none may be null, or one that [`points`](crate::points) would have rejected, or if there are more rows than
     /// a column of text can hold (143 million).
     pub fn derive(&self, points: &Points) -> Result<Vec<ArrayRef>, Error> {
-        let cells = cells(points, self.resolution)?;
+        let cells = cells(points, self.resolution, self.nullable)?;
         let mut columns = Vec::with_capacity(1 + self.parents.len());
         columns.push(self.column_of(&cells)?);
         for &parent in &self.parents {
-            let parents: Option<Vec<_>> = cells.iter().map(|cell| cell.parent(parent.to_h3o())).collect();
-            let not_coarser = Error::ParentNotCoarser { parent: parent.get(), resolution: self.resolution.get() };
-            columns.push(self.column_of(&parents.ok_or(not_coarser)?)?);
+            let not_coarser = || Error::ParentNotCoarser { parent: parent.get(), resolution: self.resolution.get() };
+            let of = |cell: CellIndex| cell.parent(parent.to_h3o()).ok_or_else(not_coarser);
+            let parents: Vec<Option<CellIndex>> =
+                cells.iter().map(|cell| cell.map(of).transpose()).collect::<Result<_, _>>()?;
+            columns.push(self.column_of(&parents)?);
         }
         Ok(columns)
     }
@@ -258,35 +276,42 @@ impl CellDerivation {
         DerivationRecord::running(self)
     }
 
-    fn column_of(&self, cells: &[CellIndex]) -> Result<ArrayRef, Error> {
+    fn column_of(&self, cells: &[Option<CellIndex>]) -> Result<ArrayRef, Error> {
+        let nulls: NullBuffer = cells.iter().map(Option::is_some).collect::<Vec<_>>().into();
+        let nulls = Some(nulls).filter(|nulls| nulls.null_count() > 0);
         Ok(match self.cell_type {
             CellType::Long => {
-                Arc::new(Int64Array::from_iter_values(cells.iter().map(|&cell| u64::from(cell).cast_signed())))
+                let values = cells.iter().map(|cell| cell.map_or(0, |cell| u64::from(cell).cast_signed()));
+                Arc::new(Int64Array::new(values.collect(), nulls))
             }
             CellType::String => {
                 let offsets = even_offsets(cells.len(), CELL_DIGITS)?;
                 let mut digits = Vec::with_capacity(cells.len() * CELL_DIGITS);
                 for &cell in cells {
-                    digits.extend_from_slice(&hexadecimal(cell));
+                    digits.extend_from_slice(&cell.map_or([b'0'; CELL_DIGITS], hexadecimal));
                 }
-                Arc::new(StringArray::try_new(offsets, Buffer::from_vec(digits), None)?)
+                Arc::new(StringArray::try_new(offsets, Buffer::from_vec(digits), nulls)?)
             }
         })
     }
 }
 
-fn cells(points: &Points, resolution: Resolution) -> Result<Vec<CellIndex>, Error> {
+fn cells(points: &Points, resolution: Resolution, nullable: bool) -> Result<Vec<Option<CellIndex>>, Error> {
     let rows = points.rows()?;
     let resolution = resolution.to_h3o();
     let mut cells = Vec::with_capacity(rows);
     for row in 0..rows {
         if points.lon.is_null(row) || points.lat.is_null(row) {
-            return Err(Error::NoPoint { row });
+            if !nullable {
+                return Err(Error::NoPoint { row });
+            }
+            cells.push(None);
+            continue;
         }
         let (lon, lat) = (points.lon.value(row), points.lat.value(row));
         let bad_point = |reason| Error::BadPoint { row, reason };
         let point = LonLat::from_degrees(Lon(lon), Lat(lat)).map_err(bad_point)?;
-        cells.push(cell(point, resolution).map_err(bad_point)?);
+        cells.push(Some(cell(point, resolution).map_err(bad_point)?));
     }
     Ok(cells)
 }

@@ -83,7 +83,9 @@ pub use derivation::{CellDerivation, CellType, GeometryRule, Resolution};
 pub use digest::Sha256Hex;
 pub use error::Error;
 pub use fingerprint::fingerprint;
-pub use geometry::{BoundingBox, geo_metadata, wkb_points};
+pub use geometry::{
+    BoundingBox, GeoColumn, GeoCrs, GeometrySummary, bounding_box_fields, bounding_boxes, geo_metadata, wkb_points,
+};
 pub use identity::{BatchId, FileFact, files_digest};
 pub use lonlat::{Axis, Lat, Lon, LonLat};
 pub use point::{PointColumns, Points, points};

@@ -32,6 +32,9 @@ Exit codes:
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Look at files: what they are, what would land, what looks wrong, and the job that would ingest them
+    #[command(after_help = EXIT_CODES)]
+    Inspect(LookArguments),
     /// Land the batches that job files describe
     #[command(after_help = EXIT_CODES)]
     Ingest(IngestArguments),
@@ -215,6 +218,22 @@ pub(crate) struct RestoreArguments {
 pub(crate) struct Age(pub(crate) Duration);
 
 #[derive(Debug, Args)]
+pub(crate) struct LookArguments {
+    /// Files, each by itself; or folders of shapefiles
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<String>,
+    /// The coordinate reference system of the geometries, where the files do not say: EPSG:27700
+    #[arg(long, value_name = "CRS")]
+    pub(crate) crs: Option<String>,
+    /// Write the job that would ingest the file [default file: job.toml]
+    #[arg(long, value_name = "JOB", num_args = 0..=1, default_missing_value = "job.toml")]
+    pub(crate) job: Option<PathBuf>,
+    /// Print one JSON object on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct IngestArguments {
     /// Job files, which are run one after the other
     #[arg(required = true, value_name = "JOB")]
@@ -225,6 +244,9 @@ pub(crate) struct IngestArguments {
     /// The date of the run, YYYY-MM-DD: $run_date in table.slice and source.select
     #[arg(long, value_name = "DATE", value_parser = date)]
     pub(crate) run_date: Option<String>,
+    /// The coordinate reference system of the geometries, where the files do not say: EPSG:27700
+    #[arg(long, value_name = "CRS")]
+    pub(crate) crs: Option<String>,
     /// Set a key of the job: table.name=places.test, limits.threads=1
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,

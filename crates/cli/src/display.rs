@@ -128,6 +128,10 @@ fn sentences(report: &Report, forcible: bool) -> Vec<String> {
     if report.deduplicated > 0 {
         sentences.push(format!("left out {} for others with the same key", counted(report.deduplicated, "row")));
     }
+    if report.without_geometry > 0 {
+        sentences
+            .push(format!("{} without a geometry, and so without a cell", counted(report.without_geometry, "row")));
+    }
     if report.notified == Some(Notification::Sent) {
         sentences.push(format!("told that batch {batch_id} is in {place}"));
     }
@@ -188,6 +192,7 @@ pub(crate) mod tests {
             rows: 1,
             rejected: 0,
             deduplicated: 0,
+            without_geometry: 0,
             reject_file: None,
             replaced_rows: 0,
             data_files: 1,

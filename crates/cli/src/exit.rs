@@ -40,6 +40,10 @@ impl Failure {
         Self { code: 2, message: message.into(), no_catalog: false }
     }
 
+    pub(crate) fn input(message: impl Into<String>) -> Self {
+        Self { code: 3, message: message.into(), no_catalog: false }
+    }
+
     /// What is left to do about a batch that has landed, if anything is.
     pub(crate) fn untold(report: &Report) -> Option<Self> {
         let (table, batch) = (&report.table, &report.batch_id);
@@ -231,6 +235,8 @@ mod tests {
 
     fn rows(count: u64) -> Error {
         let first = (1..=count.min(2)).map(|row| RejectedRow {
+            layer: None,
+            feature: None,
             file: "in.csv".into(),
             row,
             reason: RejectReason::NullLatitude,

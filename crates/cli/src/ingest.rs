@@ -74,7 +74,10 @@ fn of_one_catalog(ready: &[(usize, Given)]) -> bool {
 fn read(path: &Path, arguments: &IngestArguments) -> Result<Given, Failure> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::configuration(format!("cannot read {}: {error}", path.display())))?;
-    let job = Job::from_toml(&text, &arguments.set).map_err(|error| Failure::from(error).in_file(path))?;
+    let mut job = Job::from_toml(&text, &arguments.set).map_err(|error| Failure::from(error).in_file(path))?;
+    if arguments.crs.is_some() {
+        job.geometry.get_or_insert_default().crs.clone_from(&arguments.crs);
+    }
     let working_folder =
         std::env::current_dir().map_err(|error| Failure::unexpected("find the current folder", error))?;
     let base = working_folder.join(open::folder_of(path));
@@ -279,6 +282,7 @@ mod tests {
             rows: 0,
             rejected: 0,
             deduplicated: 0,
+            without_geometry: 0,
             reject_file: None,
             replaced_rows: 0,
             data_files: 0,

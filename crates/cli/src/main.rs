@@ -10,6 +10,7 @@ mod environment;
 mod exit;
 mod ingest;
 mod inspect;
+mod look;
 mod metrics;
 mod open;
 mod refs;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
                 Err(exit::Failure::configuration("a step of a verification is no such step itself"))
             }
             Command::Cleanup { command } => return cleanup::run(command).await,
+            Command::Inspect(arguments) => look::look(&arguments),
             Command::BatchId(arguments) => ingest::batch_id(&arguments),
             Command::Batches(arguments) => inspect::batches(arguments).await,
             Command::Table { command: TableCommand::Show(arguments) } => inspect::show(arguments).await,

@@ -1,5 +1,7 @@
 //! What is committed: batches, and what became of them.
 
+use std::collections::BTreeMap;
+
 use arrow::array::RecordBatch;
 use hexfloe_batch::{BatchId, DerivationRecord, Sha256Hex};
 use iceberg::TableIdent;
@@ -36,6 +38,9 @@ pub struct BatchCommit {
     pub content_sha256: Sha256Hex,
     /// How its cells are derived.
     pub derivation: Option<Derivation>,
+    /// What else its columns rest on, as table properties: a table that has one of them has to have it with this very value, and gets
+    /// it with the batch otherwise.
+    pub records: BTreeMap<String, String>,
     /// Which rows of the table it takes the place of.
     pub replaces: Replaces,
     /// What to do when the table knows the batch with another digest.
@@ -141,6 +146,8 @@ pub struct BatchCheck<'a> {
     pub branch: &'a str,
     /// How its cells are derived.
     pub derivation: Option<&'a Derivation>,
+    /// What else its columns rest on, as far as it is known.
+    pub records: &'a BTreeMap<String, String>,
     /// The digest of its input, as far as it is known.
     pub content_sha256: Option<&'a Sha256Hex>,
     /// What to do when the table knows the batch with another digest.
@@ -157,6 +164,7 @@ impl<'a> From<&'a BatchCommit> for BatchCheck<'a> {
             batch_id: &batch.batch_id,
             branch: &batch.branch,
             derivation: batch.derivation.as_ref(),
+            records: &batch.records,
             content_sha256: Some(&batch.content_sha256),
             on_changed_input: batch.on_changed_input,
             owns_slice: matches!(batch.replaces, Replaces::Slice(_)),

@@ -214,12 +214,13 @@ impl Committer {
     ///
     /// # Errors
     ///
-    /// [`Error::Derivation`], [`Error::BranchName`] and [`Error::ChangedInput`].
+    /// [`Error::Derivation`], [`Error::Record`], [`Error::BranchName`] and [`Error::ChangedInput`].
     pub fn check(&self, table: &Table, batch: &BatchCheck<'_>) -> Result<Option<BatchOutcome>, Error> {
         let metadata = table.metadata();
         if let Some(derivation) = batch.derivation {
             check_derivation(table, derivation)?;
         }
+        check_records(table, batch.records)?;
         refs::check_branch_name(batch.branch)?;
         if batch.branch != BatchCommit::MAIN {
             refs::retention(metadata, &table.identifier().to_string(), batch.branch)?;
@@ -781,6 +782,11 @@ impl Committer {
                 properties.insert(name, derivation.record.to_json());
             }
         }
+        for (name, value) in batches.iter().flat_map(|batch| &batch.records) {
+            if !metadata.properties().contains_key(name) {
+                properties.insert(name.clone(), value.clone());
+            }
+        }
         properties
     }
 }
@@ -881,6 +887,10 @@ fn refuse_inconsistent(group: Group<'_>) -> Result<(), Error> {
         if records(batch) != records(first) {
             return refuse("it is committed together with a batch of another derivation".to_owned());
         }
+        let other = |(name, value): (&String, &String)| first.records.get(name).is_some_and(|first| first != value);
+        if batch.records.iter().any(other) {
+            return refuse("it is committed together with a batch whose columns rest on something else".to_owned());
+        }
         if !ids.insert(&batch.batch_id) {
             return refuse("it is named twice".to_owned());
         }
@@ -919,6 +929,24 @@ fn check_derivation(table: &Table, derivation: &Derivation) -> Result<(), Error>
         column: derivation.column.clone(),
         mismatch: Box::new(mismatch),
     })
+}
+
+/// What columns rest on is said once in a table, and holds for all rows.
+fn check_records(table: &Table, records: &BTreeMap<String, String>) -> Result<(), Error> {
+    let recorded = table.metadata().properties();
+    let other = records.iter().find_map(|(property, now)| {
+        let then = recorded.get(property)?;
+        (then != now).then_some((property, now, then))
+    });
+    match other {
+        None => Ok(()),
+        Some((property, now, then)) => Err(Error::Record {
+            table: table.identifier().to_string(),
+            property: property.clone(),
+            then: then.clone(),
+            now: now.clone(),
+        }),
+    }
 }
 
 fn refuse_changed(batch: &BatchCommit, metadata: &TableMetadata) -> Result<(), Error> {

@@ -93,6 +93,21 @@ pub enum Error {
         /// What differs and how to proceed.
         mismatch: Box<DerivationMismatch>,
     },
+    /// What columns of the table rest on is not what those of the batch rest on.
+    #[error(
+        "table {table} has rows of another origin: property {property} is {then} there, and {now} here; give the job the settings of the \
+         table, or run the build that made it, or write to another column or table"
+    )]
+    Record {
+        /// The table.
+        table: String,
+        /// The property.
+        property: String,
+        /// As the table has it.
+        then: String,
+        /// As the batch has it.
+        now: String,
+    },
     /// The table's derivation record cannot be read.
     #[error("table {table}: property {property} cannot be read: {reason}; correct or remove it")]
     DerivationRecord {
@@ -308,7 +323,7 @@ impl Error {
             | Self::BranchName { .. }
             | Self::Ref { .. } => ErrorKind::Configuration,
             Self::ChangedInput { .. } => ErrorKind::Input,
-            Self::Derivation { .. } => ErrorKind::Derivation,
+            Self::Derivation { .. } | Self::Record { .. } => ErrorKind::Derivation,
             Self::Changed { .. }
             | Self::TooLate { .. }
             | Self::FileGone { .. }

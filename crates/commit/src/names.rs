@@ -9,6 +9,12 @@ pub const COMPLETED_BATCHES: &str = "ingest.completed_batches";
 pub const LEDGER_SNAPSHOT_ID: &str = "ingest.ledger_snapshot_id";
 /// Table property, followed by a column's name: how the column is derived, as JSON.
 pub const DERIVATION_PREFIX: &str = "ingest.derivation.";
+/// Table property, followed by the name of a geometry column: its coordinate reference system, as authority and code where it
+/// has them, else as PROJJSON; `unknown` where its files say so.
+pub const CRS_PREFIX: &str = "ingest.crs.";
+/// Table property, followed by a coordinate reference system: how coordinates were brought from it to longitude and latitude, as
+/// JSON.
+pub const TRANSFORMATION_PREFIX: &str = "ingest.transformation.";
 
 /// Table property, followed by a batch id: that its landing on the main branch was told, as the digest of its content and,
 /// after an `@`, the snapshot it was in, where that is known. For other branches as [`COMPLETED_BATCHES`].

@@ -112,6 +112,9 @@ pub enum Error {
     /// Derivation or identity failed.
     #[error(transparent)]
     Batch(#[from] hexfloe_batch::Error),
+    /// A coordinate reference system cannot be used.
+    #[error(transparent)]
+    Crs(#[from] hexfloe_crs::Error),
     /// The commit failed.
     #[error(transparent)]
     Commit(#[from] hexfloe_commit::Error),
@@ -207,7 +210,7 @@ impl Error {
             },
             Self::Store(error) if error.is_configuration() => ErrorKind::Configuration,
             Self::Store(_) | Self::Io { .. } => ErrorKind::Unavailable,
-            Self::Batch(_) => ErrorKind::Configuration,
+            Self::Batch(_) | Self::Crs(_) => ErrorKind::Configuration,
             Self::Arrow { .. } | Self::Parquet(_) | Self::Iceberg { .. } | Self::Runtime | Self::Panicked => {
                 ErrorKind::Unexpected
             }

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use hexfloe_batch::{BoundingBox, geo_metadata};
+use hexfloe_batch::{GeoColumn, GeoCrs, GeometrySummary, geo_metadata};
 use hexfloe_commit::{FileMetrics, Locations};
+use hexfloe_crs::Crs;
 use hexfloe_store::{Store, Upload};
 use iceberg::spec::{DataFile, Struct, TableMetadata};
 use parquet::arrow::arrow_writer::ArrowColumnChunk;
@@ -16,6 +17,7 @@ use tokio::runtime::Handle;
 
 use crate::Error;
 use crate::destination::Destination;
+use crate::positions::StoredGeometry;
 
 /// Iceberg's default, when the table does not say.
 const TARGET_FILE_BYTES: usize = 512 << 20;
@@ -31,7 +33,8 @@ pub(crate) struct RowGroup {
     pub(crate) rows: u64,
     /// NaNs by field id.
     pub(crate) nans: BTreeMap<i32, u64>,
-    pub(crate) bounding_box: BoundingBox,
+    /// What is in each of the geometry columns.
+    pub(crate) geometries: Vec<GeometrySummary>,
 }
 
 /// What all files of a job share.
@@ -39,8 +42,35 @@ pub(crate) struct RowGroup {
 pub(crate) struct FileFormat {
     pub(crate) schema: TypePtr,
     pub(crate) properties: WriterPropertiesPtr,
-    /// The name of the geometry column.
-    pub(crate) geometry: Option<String>,
+    /// The geometry columns, the primary one first.
+    pub(crate) geometries: Arc<[GeometryFormat]>,
+}
+
+/// What the footer says of a geometry column, whatever is in it.
+pub(crate) struct GeometryFormat {
+    pub(crate) name: String,
+    /// PROJJSON; `None` for longitude and latitude, `Some(None)` where it is not known.
+    crs: Option<Option<String>>,
+    covering: Option<String>,
+}
+
+impl GeometryFormat {
+    pub(crate) fn of(stored: &StoredGeometry) -> Self {
+        let crs = match &stored.crs {
+            Some(crs) if crs.is_lon_lat() => None,
+            crs => Some(crs.as_ref().and_then(Crs::projjson)),
+        };
+        Self { name: stored.name.clone(), crs, covering: stored.bbox.clone() }
+    }
+
+    fn column<'a>(&'a self, summary: &'a GeometrySummary) -> GeoColumn<'a> {
+        let crs = match &self.crs {
+            None => GeoCrs::LonLat,
+            Some(None) => GeoCrs::Unknown,
+            Some(Some(projjson)) => GeoCrs::Projjson(projjson),
+        };
+        GeoColumn { name: &self.name, crs, summary, covering: self.covering.as_deref() }
+    }
 }
 
 /// The files of one attempt. It is used by one thread at a time, and blocks it while it uploads.
@@ -67,8 +97,8 @@ struct OpenFile {
     values: Struct,
     rows: u64,
     nans: BTreeMap<i32, u64>,
-    bounding_box: BoundingBox,
-    geometry: Option<String>,
+    formats: Arc<[GeometryFormat]>,
+    geometries: Vec<GeometrySummary>,
     /// Bytes it holds.
     held: usize,
     last_used: u64,
@@ -150,8 +180,8 @@ impl FileSet {
             values,
             rows: 0,
             nans: BTreeMap::new(),
-            bounding_box: BoundingBox::new(),
-            geometry: format.geometry.clone(),
+            formats: Arc::clone(&format.geometries),
+            geometries: vec![GeometrySummary::new(); format.geometries.len()],
             held: 0,
             last_used: 0,
         })
@@ -161,8 +191,9 @@ impl FileSet {
         let Some(mut file) = self.open.remove(&partition) else { return Ok(()) };
         self.by_use.remove(&file.last_used);
         self.held -= file.held;
-        if let Some(geometry) = &file.geometry {
-            let geo = geo_metadata(geometry, file.bounding_box.to_array());
+        if !file.formats.is_empty() {
+            let columns = std::iter::zip(file.formats.iter(), &file.geometries);
+            let geo = geo_metadata(&columns.map(|(format, summary)| format.column(summary)).collect::<Vec<_>>());
             file.writer.append_key_value_metadata(KeyValue::new("geo".to_owned(), geo));
         }
         let footer = file.writer.finish()?;
@@ -231,7 +262,9 @@ impl OpenFile {
         for (field, nans) in group.nans {
             *self.nans.entry(field).or_default() += nans;
         }
-        self.bounding_box.merge(&group.bounding_box);
+        for (all, more) in self.geometries.iter_mut().zip(&group.geometries) {
+            all.merge(more);
+        }
         Ok(())
     }
 }

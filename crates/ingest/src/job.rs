@@ -41,7 +41,7 @@ pub struct Job {
     pub limits: LimitSettings,
 }
 
-/// Where each row is: two number columns, or one geometry column.
+/// Where each row is: two number columns, or one geometry column, which is that of the file where the format has one.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct GeometrySettings {
@@ -49,14 +49,35 @@ pub struct GeometrySettings {
     pub lat: Option<String>,
     /// The column of longitudes in degrees. Goes with `lat`.
     pub lon: Option<String>,
-    /// The column of point geometries, instead of `lat` and `lon`. GeoParquet's primary column when neither is given.
+    /// The column of eastings, or x, in the units of `crs`. Goes with `y`, and takes the place of `lat` and `lon`.
+    pub x: Option<String>,
+    /// The column of northings, or y. Goes with `x`.
+    pub y: Option<String>,
+    /// The column of geometries, instead of two columns of numbers: well-known binary, well-known text, well-known binary in hexadecimal
+    /// digits, or a native encoding of GeoArrow. The file's own (primary) geometry column when none is given.
     pub column: Option<String>,
-    /// The coordinate reference system, where the input does not say: `OGC:CRS84` or `EPSG:4326`, in longitude and latitude.
+    /// The coordinate reference system, where the input does not say: `OGC:CRS84`, `EPSG:27700`, or its definition as well-known
+    /// text or PROJJSON. Coordinates are x before y, longitude before latitude, whatever the definition says of its axes.
     pub crs: Option<String>,
-    /// Keep the points as a geometry column.
+    /// Keep the geometries as a column.
     pub store: Option<GeometryStore>,
-    /// The name of that column.
+    /// The name of that column: `geometry` unless said.
     pub store_column: Option<String>,
+    /// Bring the stored geometries to this system: `OGC:CRS84`. Unless said, they are stored as they are in the input.
+    pub store_crs: Option<String>,
+    /// A column for the bounding box of each stored geometry, a struct of `xmin`, `ymin`, `xmax` and `ymax`, by which any engine can
+    /// leave out files and row groups.
+    pub bbox: Option<String>,
+    /// Repair geometries that cannot be used as they are. Off unless said; recorded in the table.
+    pub repair: Option<GeometryRepair>,
+}
+
+/// What is done to a geometry that cannot be used as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum GeometryRepair {
+    /// A ring whose last point is not its first gets its first point once more.
+    CloseRings,
 }
 
 /// How a geometry column is stored.
@@ -85,6 +106,50 @@ pub struct H3Settings {
     #[serde(default)]
     #[schemars(with = "Vec<u8>")]
     pub parents: Vec<Resolution>,
+    /// A column with all cells that cover a geometry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cover: Option<CoverSettings>,
+}
+
+/// The column with the cells that cover a geometry: a sorted list of cells (`long`).
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CoverSettings {
+    /// The resolution of the cells, 0 (coarsest) to 15.
+    #[schemars(with = "u8", range(max = 15))]
+    pub resolution: Resolution,
+    /// The name of the column.
+    #[serde(default = "default_cover_column")]
+    pub column: String,
+    /// Which cells of a polygon's neighbourhood are taken.
+    #[serde(default)]
+    pub containment: CoverContainment,
+    /// A geometry that takes more cells than this is rejected.
+    #[serde(default = "default_max_cells")]
+    pub max_cells: usize,
+}
+
+/// Which cells cover a polygon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CoverContainment {
+    /// Those that lie in it or touch it, so that together they hold all of it.
+    #[default]
+    Covers,
+    /// Those whose centre is in it: each place of a coverage without overlaps is in one polygon only.
+    ContainsCentroid,
+    /// Those that lie in it as a whole.
+    ContainsBoundary,
+    /// Those that lie in it or touch its boundary, as H3's experimental function has them.
+    IntersectsBoundary,
+}
+
+fn default_cover_column() -> String {
+    "h3_cover".to_owned()
+}
+
+fn default_max_cells() -> usize {
+    100_000
 }
 
 /// Only for the schema of [`H3Settings::cell_type`].
@@ -166,6 +231,9 @@ pub struct QualitySettings {
     /// With `quarantine`: the folder of the rejected rows, one file per batch: `<folder>/<table>/<batch id>.ndjson`. Relative
     /// to the current folder.
     pub reject_folder: String,
+    /// Rows without a position, because their geometry is null or empty: `keep` them with null cells, and count them; or `reject`
+    /// them. Where positions are two columns of numbers, each row has to have them.
+    pub no_geometry: NoGeometry,
     /// Columns of the table in which no row of the batch may be null. A row that is cannot be used.
     pub not_null: Vec<String>,
     /// Of rows with the same key, keep one.
@@ -174,8 +242,25 @@ pub struct QualitySettings {
 
 impl Default for QualitySettings {
     fn default() -> Self {
-        Self { on_reject: OnReject::Refuse, reject_folder: "rejects".to_owned(), not_null: Vec::new(), dedupe: None }
+        Self {
+            on_reject: OnReject::Refuse,
+            reject_folder: "rejects".to_owned(),
+            no_geometry: NoGeometry::Keep,
+            not_null: Vec::new(),
+            dedupe: None,
+        }
     }
+}
+
+/// What to do with a row without a position.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum NoGeometry {
+    /// Its cells are null.
+    #[default]
+    Keep,
+    /// It cannot be used.
+    Reject,
 }
 
 /// Which of several rows with the same key is kept. Rows that cannot be used take no part.

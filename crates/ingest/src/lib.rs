@@ -55,6 +55,7 @@ mod encoding;
 mod error;
 mod files;
 mod groups;
+mod inspect;
 mod job;
 mod keys;
 mod mode;
@@ -62,21 +63,25 @@ mod notify;
 mod partition;
 mod pipeline;
 mod place;
+mod positions;
 mod progress;
 mod rejects;
 mod report;
 mod run;
 mod shape;
 mod slice;
+mod spatial;
 mod together;
 mod types;
 
 pub use error::{Error, ErrorKind};
 pub use groups::{BatchEnd, Fate, JobRun};
+pub use inspect::{Column, Inspection, Layer, Place, Sample, inspect};
 pub use job::{
-    BatchSettings, ByteSize, CatalogReference, DedupeSettings, Encodings, GeometrySettings, GeometryStore, Granularity,
-    H3Settings, Job, Keep, LimitSettings, Mode, NotifySettings, OnChangedInput, OnReject, QualitySettings, SliceValue,
-    TableSettings, TimeSpan, Timeout,
+    BatchSettings, ByteSize, CatalogReference, CoverContainment, CoverSettings, DedupeSettings, Encodings,
+    GeometryRepair, GeometrySettings, GeometryStore, Granularity, H3Settings, Job, Keep, LimitSettings, Mode,
+    NoGeometry, NotifySettings, OnChangedInput, OnReject, QualitySettings, SliceValue, TableSettings, TimeSpan,
+    Timeout,
 };
 pub use notify::Notification;
 pub use progress::{Phase, Progress};

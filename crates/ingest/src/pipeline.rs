@@ -28,7 +28,7 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Float32Type, Float64Type, SchemaRef};
 use arrow::row::Rows;
-use hexfloe_batch::{BoundingBox, Points};
+use hexfloe_batch::GeometrySummary;
 use hexfloe_commit::{Keys, ParquetSettings, ROW_GROUP_ROWS};
 use hexfloe_source::{Piece, Scan};
 use iceberg::spec::{DataFile, Struct};
@@ -38,7 +38,7 @@ use parquet::file::writer::SerializedFileWriter;
 
 use crate::Error;
 use crate::encoding;
-use crate::files::{FileFormat, FileSet, RowGroup};
+use crate::files::{FileFormat, FileSet, GeometryFormat, RowGroup};
 use crate::job::Encodings;
 use crate::keys::{KeyColumns, KeySet};
 use crate::partition::{Partitioner, Routed};
@@ -68,6 +68,8 @@ pub(crate) struct Written {
     pub(crate) rows: u64,
     /// Rows left out for a better one with the same key.
     pub(crate) left_out: u64,
+    /// Rows without a position.
+    pub(crate) nowhere: u64,
     /// The keys that the plan asks for.
     pub(crate) keys: Option<Keys>,
     pub(crate) rejects: RejectSink,
@@ -95,6 +97,7 @@ pub(crate) fn run(scan: Scan, plan: &Plan<'_>, files: Option<FileSet>, rejects: 
         rejects,
         rows: 0,
         left_out: 0,
+        nowhere: 0,
         keys: plan.keys.is_some().then(|| KeySet::new(plan.memory)),
         discard: files.is_none(),
         failed: None,
@@ -109,7 +112,7 @@ pub(crate) fn run(scan: Scan, plan: &Plan<'_>, files: Option<FileSet>, rejects: 
     let Shared { state, files, .. } = shared;
     let state = state.into_inner().unwrap_or_else(PoisonError::into_inner);
     let files = files.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let State { rows, left_out, rejects, keys, failed, .. } = state;
+    let State { rows, left_out, nowhere, rejects, keys, failed, .. } = state;
     let doomed = rejects.is_doomed();
     let checked = failed.map_or(Ok(()), Err).and_then(|()| match keys.zip(plan.keys.as_ref()) {
         _ if left_out != plan.shape.left_out() => Err(Error::Unrepeatable),
@@ -132,7 +135,7 @@ pub(crate) fn run(scan: Scan, plan: &Plan<'_>, files: Option<FileSet>, rejects: 
         }
     };
     let (keys, files) = finished?;
-    Ok(Written { files, rows, left_out: left_out as u64, keys, rejects })
+    Ok(Written { files, rows, left_out: left_out as u64, nowhere, keys, rejects })
 }
 
 struct Shared<'a> {
@@ -164,6 +167,8 @@ struct State {
     rejects: RejectSink,
     rows: u64,
     left_out: usize,
+    /// Rows without a position.
+    nowhere: u64,
     keys: Option<KeySet>,
     /// Rows are counted and dropped.
     discard: bool,
@@ -183,6 +188,7 @@ struct Batch {
     routed: Vec<Routed>,
     rejected: RejectedRows,
     left_out: usize,
+    nowhere: usize,
     keys: Option<(Rows, RowPlaces)>,
 }
 
@@ -208,7 +214,8 @@ struct Format {
     schema: SchemaRef,
     factory: ArrowRowGroupWriterFactory,
     file: FileFormat,
-    geometry: Option<usize>,
+    /// The columns of geometries.
+    geometries: Vec<usize>,
 }
 
 enum Task {
@@ -286,12 +293,12 @@ impl Shared<'_> {
         let mut batches = Vec::new();
         let mut bytes = 0;
         for batch in decoded.batches {
-            let shape::Shaped { rows, places, rejected, left_out } = self.plan.shape.apply(batch)?;
+            let shape::Shaped { rows, places, rejected, left_out, nowhere } = self.plan.shape.apply(batch)?;
             let keys = self.plan.keys.as_ref().map(|keys| Ok::<_, Error>((keys.of(&rows)?, places))).transpose()?;
             let routed = self.plan.partitioner.split(rows)?;
             bytes += keys.as_ref().map_or(0, |(keys, _)| keys.size());
             bytes += routed.iter().map(|routed| routed.bytes).sum::<usize>();
-            batches.push(Batch { routed, rejected, left_out, keys });
+            batches.push(Batch { routed, rejected, left_out, nowhere, keys });
         }
         Ok(Shaped { batches, last, input_bytes, bytes })
     }
@@ -357,10 +364,11 @@ impl State {
     fn route(&mut self, shaped: Shaped, plan: &Plan<'_>) -> Result<(), Error> {
         self.waiting_bytes -= shaped.bytes;
         let mut rows = 0;
-        for Batch { routed, rejected, left_out, keys } in shaped.batches {
+        for Batch { routed, rejected, left_out, nowhere, keys } in shaped.batches {
             rows += routed.iter().map(|routed| routed.rows.num_rows() as u64).sum::<u64>();
             rows += rejected.rows.len() as u64 + left_out as u64;
             self.left_out += left_out;
+            self.nowhere += nowhere as u64;
             self.rows += routed.iter().map(|routed| routed.rows.num_rows() as u64).sum::<u64>();
             self.rejects.take(rejected)?;
             if self.rejects.is_doomed() && !self.discard {
@@ -562,9 +570,10 @@ impl Format {
         let root = descriptor.root_schema_ptr();
         let writer = SerializedFileWriter::new(Vec::new(), Arc::clone(&root), Arc::clone(&properties))?;
         let factory = ArrowRowGroupWriterFactory::new(&writer, Arc::clone(&schema));
-        let geometry = plan.shape.geometry();
-        let name = geometry.map(|index| schema.field(index).name().clone());
-        Ok(Self { schema, factory, file: FileFormat { schema: root, properties, geometry: name }, geometry })
+        let geometries: Arc<[GeometryFormat]> = plan.shape.geometries().iter().map(GeometryFormat::of).collect();
+        let found = geometries.iter().map(|geometry| schema.index_of(&geometry.name));
+        let columns = found.collect::<Result<Vec<usize>, _>>().map_err(Error::arrow("find a geometry column"))?;
+        Ok(Self { schema, factory, file: FileFormat { schema: root, properties, geometries }, geometries: columns })
     }
 }
 
@@ -577,7 +586,7 @@ fn encode(cut: Cut) -> Result<RowGroup, Error> {
     let mut writers = format.factory.create_column_writers(0)?.into_iter();
     let mut chunks = Vec::new();
     let mut nans = BTreeMap::new();
-    let mut bounding_box = BoundingBox::new();
+    let mut summaries = vec![GeometrySummary::new(); format.geometries.len()];
     for (index, field) in format.schema.fields().iter().enumerate() {
         let mut leaves = Vec::new();
         for array in columns.iter_mut().filter_map(Iterator::next) {
@@ -595,15 +604,17 @@ fn encode(cut: Cut) -> Result<RowGroup, Error> {
             {
                 *nans.entry(id).or_default() += count;
             }
-            if format.geometry == Some(index) {
-                bounding_box.update(&points_of(&array));
+            if let Some(at) = format.geometries.iter().position(|geometry| *geometry == index)
+                && let Some(geometries) = array.as_binary_view_opt()
+            {
+                summaries[at].update(geometries)?;
             }
         }
         for writer in leaves {
             chunks.push(writer.close()?);
         }
     }
-    Ok(RowGroup { partition, values, chunks, rows, nans, bounding_box })
+    Ok(RowGroup { partition, values, chunks, rows, nans, geometries: summaries })
 }
 
 /// NaNs in a column of floating point.
@@ -618,16 +629,4 @@ fn nan_count(array: &ArrayRef) -> Option<u64> {
         _ => return None,
     };
     Some(count as u64)
-}
-
-/// The coordinates in a column that [`hexfloe_batch::wkb_points`] made.
-fn points_of(array: &ArrayRef) -> Points {
-    let coordinate = |at: usize| {
-        let values = array.as_binary::<i32>().iter().map(|bytes| {
-            let bytes = bytes?.get(at..at + 8)?;
-            Some(f64::from_le_bytes(bytes.try_into().ok()?))
-        });
-        values.collect()
-    };
-    Points { lon: coordinate(5), lat: coordinate(13) }
 }

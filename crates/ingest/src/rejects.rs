@@ -6,8 +6,9 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, UInt64Array};
+use arrow::array::{Array, UInt64Array};
 use hexfloe_batch::{Reject, RejectReason};
+use hexfloe_source::SourceBatch;
 
 use crate::Error;
 
@@ -19,15 +20,27 @@ const SHOWN: usize = 20;
 pub struct RejectedRow {
     /// The file, as the job names it.
     pub file: Arc<str>,
-    /// Its number in the file, from 1, without the header.
+    /// The layer of the file, where it has layers.
+    pub layer: Option<Arc<str>>,
+    /// Its number in the file (or layer), from 1, without the header.
     pub row: u64,
+    /// What the file calls it: the `id` of a feature, the `fid` of a GeoPackage.
+    pub feature: Option<String>,
     /// Why.
     pub reason: RejectReason,
 }
 
 impl fmt::Display for RejectedRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, row {}: {}", self.file, self.row, self.reason)
+        f.write_str(&self.file)?;
+        if let Some(layer) = &self.layer {
+            write!(f, ", layer {layer}")?;
+        }
+        write!(f, ", row {}", self.row)?;
+        if let Some(feature) = &self.feature {
+            write!(f, " (feature {feature})")?;
+        }
+        write!(f, ": {}", self.reason)
     }
 }
 
@@ -40,30 +53,34 @@ pub(crate) struct RejectedRows {
 }
 
 impl RejectedRows {
-    pub(crate) fn new(
-        file: &Arc<str>,
-        first_row: u64,
-        rejects: Vec<Reject>,
-        input: &RecordBatch,
-        render: bool,
-    ) -> Result<Self, Error> {
-        let lines = if render { render_lines(file, first_row, &rejects, input)? } else { Vec::new() };
+    pub(crate) fn new(input: &SourceBatch, rejects: Vec<Reject>, render: bool) -> Result<Self, Error> {
+        let feature = |row: usize| {
+            let ids = input.feature_ids.as_ref().filter(|ids| ids.is_valid(row))?;
+            arrow::util::display::array_value_to_string(ids, row).ok()
+        };
         let rows = rejects
             .into_iter()
-            .map(|reject| RejectedRow {
-                file: Arc::clone(file),
-                row: first_row + reject.row as u64,
-                reason: reject.reason,
+            .map(|Reject { row, reason }| RejectedRow {
+                file: Arc::clone(&input.file),
+                layer: input.layer.clone(),
+                row: input.first_row + row as u64,
+                feature: feature(row),
+                reason,
             })
             .collect();
-        Ok(Self { rows, lines })
+        let mut rejected = Self { rows, lines: Vec::new() };
+        if render {
+            rejected.lines = render_lines(&rejected.rows, input)?;
+        }
+        Ok(rejected)
     }
 }
 
-/// `{"file":…,"row":…,"code":…,"reason":…,"values":{…}}`, one line for each reject.
-fn render_lines(file: &str, first_row: u64, rejects: &[Reject], input: &RecordBatch) -> Result<Vec<u8>, Error> {
+/// `{"file":…,"row":…,"code":…,"reason":…,"values":{…}}`, one line for each reject; with `layer` and `feature` where there are any.
+fn render_lines(rejects: &[RejectedRow], input: &SourceBatch) -> Result<Vec<u8>, Error> {
     let failed = Error::arrow("write rejected rows");
-    let indices: UInt64Array = rejects.iter().map(|reject| reject.row as u64).collect();
+    let indices: UInt64Array = rejects.iter().map(|reject| reject.row - input.first_row).collect();
+    let input = &input.batch;
     let rows = arrow::compute::take_record_batch(input, &indices).map_err(&failed)?;
     let mut values = arrow::json::LineDelimitedWriter::new(Vec::new());
     values.write(&rows).map_err(&failed)?;
@@ -71,12 +88,18 @@ fn render_lines(file: &str, first_row: u64, rejects: &[Reject], input: &RecordBa
     let values = values.into_inner();
     let mut lines = Vec::new();
     for (reject, values) in rejects.iter().zip(values.split(|byte| *byte == b'\n')) {
-        let head = serde_json::json!({
-            "file": file,
-            "row": first_row + reject.row as u64,
+        let mut head = serde_json::json!({
+            "file": reject.file.as_ref(),
+            "row": reject.row,
             "code": reject.reason.code(),
             "reason": reject.reason.to_string(),
         });
+        if let Some(layer) = &reject.layer {
+            head["layer"] = layer.as_ref().into();
+        }
+        if let Some(feature) = &reject.feature {
+            head["feature"] = feature.as_str().into();
+        }
         let mut head = head.to_string();
         head.pop();
         lines.extend_from_slice(head.as_bytes());

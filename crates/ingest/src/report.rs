@@ -52,6 +52,8 @@ pub struct Report {
     pub waited_ms: u64,
     /// Rows left out for another one with the same key; 0 when skipped.
     pub deduplicated: u64,
+    /// Rows of the batch that have no position, because their geometry is null or empty; 0 when skipped.
+    pub without_geometry: u64,
     /// The branch, where it is not main.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
@@ -87,6 +89,7 @@ impl Report {
                 rows: 0,
                 rejected: 0,
                 deduplicated: 0,
+                without_geometry: 0,
                 reject_file: None,
                 data_files: 0,
                 bytes: 0,
@@ -112,6 +115,7 @@ mod tests {
             rows: 1,
             rejected: 2,
             deduplicated: 9,
+            without_geometry: 10,
             reject_file: Some(PathBuf::from("rejects/a.ndjson")),
             replaced_rows: 3,
             data_files: 4,
@@ -127,11 +131,11 @@ mod tests {
             r#"{"version":1,"status":"committed","table":"places.cities","#,
             r#""batch_id":"0cc175b9c0f1b6a831c399e269772661","snapshot_id":7638451234567890123,"rows":1,"rejected":2,"#,
             r#""reject_file":"rejects/a.ndjson","replaced_rows":3,"data_files":4,"bytes":5,"attempts":6,"elapsed_ms":7,"#,
-            r#""waited_ms":8,"deduplicated":9}"#,
+            r#""waited_ms":8,"deduplicated":9,"without_geometry":10}"#,
         );
         assert_eq!(serde_json::to_string(&report).unwrap(), expected);
         let audit = Report { branch: Some("audit".to_owned()), branch_is_new: true, ..report.clone() };
-        let expected = expected.replace("\"deduplicated\":9}", "\"deduplicated\":9,\"branch\":\"audit\"}");
+        let expected = expected.replace("\":10}", "\":10,\"branch\":\"audit\"}");
         assert_eq!(serde_json::to_string(&audit).unwrap(), expected);
         for (notified, told) in [
             (Notification::Sent, true),

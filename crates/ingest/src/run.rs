@@ -1,20 +1,17 @@
 //! Preparing the batch of a job, and landing what is prepared.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::datatypes::Schema as ArrowSchema;
-use hexfloe_batch::{
-    BATCH_ID_COLUMN, BatchId, CellDerivation, ContentHasher, FileFact, GeometryRule, PointColumns, Sha256Hex,
-    files_digest,
-};
+use hexfloe_batch::{BATCH_ID_COLUMN, BatchId, ContentHasher, FileFact, Sha256Hex, files_digest};
 use hexfloe_catalog::{OpenCatalog, TableDefinition};
 use hexfloe_commit::{
     BatchCheck, BatchCommit, BatchOutcome, Committer, Derivation, Notice, OnChangedInput, ParquetSettings, Replaces,
     Running, SharedEnvironment, WrittenFor, announce, names,
 };
-use hexfloe_source::{Format, Scan, ScanOptions, Source, SourceSettings};
+use hexfloe_source::{Scan, ScanOptions, Source, SourceSettings};
 use iceberg::TableIdent;
 use iceberg::arrow::{arrow_schema_to_schema_auto_assign_ids, schema_to_arrow_schema};
 use iceberg::spec::{DataFile, Schema};
@@ -31,10 +28,12 @@ use crate::notify::Settled;
 use crate::partition::{Partitioner, spec_of_terms};
 use crate::pipeline::{self, Plan};
 use crate::place::Places;
+use crate::positions::Positions;
 use crate::progress::{Phase, Progress};
 use crate::rejects::{QuarantineFile, RejectSink};
 use crate::report::{Report, Status};
 use crate::shape::{Additions, Shape};
+use crate::spatial::{self, additions};
 use crate::{Error, ErrorKind};
 
 /// Rows of a decoded batch.
@@ -246,16 +245,14 @@ impl Ingest {
         let name = table_name(&job.table.name)?;
         let replacement = Replacement::of(job, options.run_date.as_deref(), options.force)?;
         let source = Source::open(source_settings(job)?, &options.base)?;
-        let additions = additions(job, &source, &replacement)?;
+        let table = self.load(&name).await?;
+        let additions = additions(job, &source, &replacement, table.as_ref())?;
+        let records = spatial::records(&additions, job.geometry.as_ref().and_then(|geometry| geometry.repair));
         let derivation = additions
             .cells
             .as_ref()
             .map(|cells| Derivation { column: cells.column().to_owned(), record: cells.record() });
-        let table = match &self.target {
-            Some(target) => target.catalog.load(&name).await?,
-            None => None,
-        };
-        let required = required_columns(&additions);
+        let required = additions.positions.as_ref().map_or_else(Vec::new, Positions::columns);
         let scan_options = ScanOptions {
             declared: declared(table.as_ref(), &additions)?,
             run_date: options.run_date.clone(),
@@ -271,13 +268,14 @@ impl Ingest {
                 batch_id: &anything,
                 branch: &options.branch,
                 derivation: derivation.as_ref(),
+                records: &records,
                 content_sha256: None,
                 on_changed_input: OnChangedInput::Refuse,
                 owns_slice: false,
                 force: true,
             };
             target.committer.check(table, &check)?;
-            refuse_other_cells(table, derivation.as_ref())?;
+            refuse_other_cells(table, derivation.as_ref(), &records)?;
         }
         let mut identity = Identity { source: &source, digest: None };
         // The id is a function of the input alone, and what a table declares is not input: with the types of the table, a
@@ -297,6 +295,7 @@ impl Ingest {
             rows: 0,
             rejected: 0,
             deduplicated: 0,
+            without_geometry: 0,
             reject_file: None,
             replaced_rows: 0,
             data_files: 0,
@@ -316,6 +315,7 @@ impl Ingest {
                 batch_id: &batch_id,
                 branch: &options.branch,
                 derivation: derivation.as_ref(),
+                records: &records,
                 content_sha256: Some(&content_sha256),
                 on_changed_input,
                 owns_slice: job.table.mode == job::Mode::Slice,
@@ -333,7 +333,7 @@ impl Ingest {
         let mut scan = source.scan(&scan_options)?;
         let definition = match &table {
             Some(_) => None,
-            None => Some(definition(job, scan.schema(), &additions, derivation.as_ref())?),
+            None => Some(definition(job, scan.schema(), &additions, derivation.as_ref(), &records)?),
         };
         let metadata = match (&table, &definition) {
             (Some(table), _) => table.metadata().clone(),
@@ -390,6 +390,7 @@ impl Ingest {
             report.status = Status::Unchanged;
             report.rows = written.rows;
             report.deduplicated = written.left_out;
+            report.without_geometry = written.nowhere;
             report.rejected = written.rejects.count_or_refuse()?;
             replacement.refuse_emptied(report.rows, report.rejected, None)?;
             return Ok(Preparation::Settled(Box::new(Settled { report, content_sha256: None })));
@@ -434,6 +435,7 @@ impl Ingest {
             };
             report.rows = written.rows;
             report.deduplicated = written.left_out;
+            report.without_geometry = written.nowhere;
             report.rejected = rejected;
             report.reject_file = reject_file;
             report.data_files = written.files.len() as u64;
@@ -448,6 +450,7 @@ impl Ingest {
                 rejected,
                 content_sha256,
                 derivation,
+                records,
                 replaces,
                 on_changed_input,
                 force: options.force,
@@ -546,7 +549,7 @@ pub fn check(job: &Job, options: &RunOptions) -> Result<(), Error> {
     table_name(&job.table.name)?;
     let replacement = Replacement::of(job, options.run_date.as_deref(), options.force)?;
     let source = Source::open(source_settings(job)?, &options.base)?;
-    additions(job, &source, &replacement).map(|_| ())
+    additions(job, &source, &replacement, None).map(|_| ())
 }
 
 /// The facts about the source that are found once, when they are needed.
@@ -626,62 +629,6 @@ pub(crate) fn source_settings(job: &Job) -> Result<SourceSettings, Error> {
     Ok(settings)
 }
 
-/// What the job adds to the source's columns.
-fn additions(job: &Job, source: &Source, replacement: &Replacement) -> Result<Additions, Error> {
-    let geometry = job.geometry.clone().unwrap_or_default();
-    let stated = source.geometries()?.into_iter().next();
-    let points = match (geometry.lat, geometry.lon, geometry.column) {
-        (Some(lat), Some(lon), None) => Some(PointColumns::LatLon { lat, lon }),
-        (None, None, Some(column)) => Some(PointColumns::Geometry { column }),
-        (None, None, None) => stated.as_ref().map(|stated| PointColumns::Geometry { column: stated.column.clone() }),
-        _ => {
-            return Err(Error::Job("geometry: give either `lat` and `lon`, or `column`".to_owned()));
-        }
-    };
-    if let (Some(PointColumns::Geometry { column }), Some(stated)) = (&points, &stated)
-        && *column == stated.column
-        && stated.crs.known().is_none_or(|crs| !crs.is_lon_lat())
-    {
-        return Err(Error::Mismatch(format!(
-            "the geometry column `{column}` is in {}, and cells need longitude and latitude on WGS 84 (OGC:CRS84): \
-             reproject the input",
-            stated.crs
-        )));
-    }
-    if let Some(crs) = &geometry.crs
-        && !matches!(crs.trim().to_ascii_uppercase().as_str(), "OGC:CRS84" | "EPSG:4326")
-    {
-        return Err(Error::Job(format!(
-            "geometry.crs: {crs:?} is not supported; input has to be in OGC:CRS84 (or EPSG:4326) for now"
-        )));
-    }
-    if points.is_none() && (job.h3.is_some() || geometry.store.is_some()) {
-        return Err(Error::Job(
-            "cells and geometries need positions: set geometry.lat and geometry.lon, or geometry.column".to_owned(),
-        ));
-    }
-    if points.is_some() && job.source.format == Format::Geoparquet && job.source.select.is_some() && stated.is_none() {
-        return Err(Error::Job("geometry.column is needed with source.select".to_owned()));
-    }
-    let cells = job
-        .h3
-        .as_ref()
-        .map(|h3| {
-            CellDerivation::new(h3.column.clone(), h3.resolution, h3.cell_type, h3.parents.clone(), GeometryRule::Point)
-        })
-        .transpose()?;
-    let stored = geometry.store.map(|_| geometry.store_column.unwrap_or_else(|| "geometry".to_owned()));
-    Ok(Additions { points, cells, geometry: stored, slice: replacement.slice().cloned() })
-}
-
-fn required_columns(additions: &Additions) -> Vec<String> {
-    match &additions.points {
-        Some(PointColumns::LatLon { lat, lon }) => vec![lat.clone(), lon.clone()],
-        Some(PointColumns::Geometry { column }) => vec![column.clone()],
-        None => Vec::new(),
-    }
-}
-
 /// Types that win over what the input looks like: those of the table, and numbers for coordinates.
 fn declared(table: Option<&Table>, additions: &Additions) -> Result<Vec<arrow::datatypes::Field>, Error> {
     use arrow::datatypes::{DataType, Field};
@@ -690,22 +637,26 @@ fn declared(table: Option<&Table>, additions: &Additions) -> Result<Vec<arrow::d
         let schema = schema.map_err(Error::iceberg("read the table's schema"))?;
         return Ok(schema.fields().iter().map(|field| field.as_ref().clone()).collect());
     }
-    Ok(match &additions.points {
-        Some(PointColumns::LatLon { lat, lon }) => {
-            [lat, lon].map(|name| Field::new(name, DataType::Float64, true)).to_vec()
-        }
-        _ => Vec::new(),
-    })
+    let numbers = additions.positions.as_ref().map_or_else(Vec::new, Positions::numbers);
+    Ok(numbers.iter().map(|name| Field::new(name, DataType::Float64, true)).collect())
 }
 
 /// A column whose values are on record as derived takes no others: not the source's own, and not nulls.
-fn refuse_other_cells(table: &Table, derivation: Option<&Derivation>) -> Result<(), Error> {
+fn refuse_other_cells(
+    table: &Table,
+    derivation: Option<&Derivation>,
+    records: &BTreeMap<String, String>,
+) -> Result<(), Error> {
     let metadata = table.metadata();
     let recorded = metadata.properties().keys().filter_map(|name| name.strip_prefix(names::DERIVATION_PREFIX));
     let mut recorded: Vec<&str> =
         recorded.filter(|column| metadata.current_schema().field_by_name(column).is_some()).collect();
     recorded.sort_unstable();
-    match recorded.into_iter().find(|column| derivation.is_none_or(|derivation| derivation.column != *column)) {
+    let is_made = |column: &&str| {
+        derivation.is_some_and(|derivation| derivation.column == *column)
+            || records.contains_key(&format!("{}{column}", names::DERIVATION_PREFIX))
+    };
+    match recorded.into_iter().find(|column| !is_made(column)) {
         None => Ok(()),
         Some(column) => Err(Error::Mismatch(format!(
             "table {}: its column `{column}` holds derived cells, and this job does not derive them: add [h3] with column = \
@@ -721,6 +672,7 @@ fn definition(
     input: &ArrowSchema,
     additions: &Additions,
     derivation: Option<&Derivation>,
+    records: &BTreeMap<String, String>,
 ) -> Result<TableDefinition, Error> {
     let columns = additions.new_table(input)?;
     let schema: Schema =
@@ -738,9 +690,13 @@ fn definition(
     .map(|(name, value)| (name.to_owned(), value.to_owned()))
     .into();
     properties.insert(format!("write.metadata.metrics.column.{BATCH_ID_COLUMN}"), "full".to_owned());
-    if let Some(geometry) = &additions.geometry {
-        properties.insert(format!("write.metadata.metrics.column.{geometry}"), "counts".to_owned());
+    for geometry in &additions.geometries {
+        properties.insert(format!("write.metadata.metrics.column.{}", geometry.name), "counts".to_owned());
     }
+    if let Some(cover) = &additions.cover {
+        properties.insert(format!("write.metadata.metrics.column.{}.element", cover.column()), "none".to_owned());
+    }
+    properties.extend(records.clone());
     if let Some(derivation) = derivation {
         let property = format!("{}{}", names::DERIVATION_PREFIX, derivation.column);
         properties.insert(property, derivation.record.to_json());

@@ -11,12 +11,13 @@ use arrow::array::{
 };
 use arrow::buffer::{Buffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use hexfloe_batch::{BATCH_ID_COLUMN, BatchId, CellDerivation, PointColumns, Points, Reject, RejectReason, wkb_points};
+use hexfloe_batch::{BATCH_ID_COLUMN, BatchId, CellDerivation, CoverDerivation, Points, Reject, RejectReason};
 use hexfloe_source::SourceBatch;
 use iceberg::arrow::schema_to_arrow_schema;
 
 use crate::error::delimiter_advice;
 use crate::place::{LeftOut, Places, RowPlaces};
+use crate::positions::{self, Located, Positions, StoredGeometry, Wanted};
 use crate::rejects::RejectedRows;
 use crate::slice::Slice;
 use crate::{Error, types};
@@ -24,10 +25,13 @@ use crate::{Error, types};
 /// What a job adds to and takes from its source.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Additions {
-    pub(crate) points: Option<PointColumns>,
+    pub(crate) positions: Option<Positions>,
     pub(crate) cells: Option<CellDerivation>,
-    /// The name of the geometry column to keep.
-    pub(crate) geometry: Option<String>,
+    pub(crate) cover: Option<CoverDerivation>,
+    /// Geometry columns of the table, the primary one first.
+    pub(crate) geometries: Vec<StoredGeometry>,
+    /// Each row has to have a position.
+    pub(crate) position_required: bool,
     /// The slice that all rows are of; its columns are added where the source lacks them.
     pub(crate) slice: Option<Slice>,
 }
@@ -42,14 +46,18 @@ pub(crate) struct Required {
 impl Additions {
     /// Columns that this makes, in the order a new table gets them.
     fn made(&self) -> Vec<Field> {
-        let geometry = self.geometry.iter().map(|name| Field::new(name, DataType::Binary, true));
+        let geometries = self.geometries.iter().flat_map(StoredGeometry::fields);
+        let covers = self.cover.iter().map(CoverDerivation::field);
         let cells = self.cells.iter().flat_map(CellDerivation::fields);
-        geometry.chain(cells).chain([Field::new(BATCH_ID_COLUMN, DataType::Utf8View, false)]).collect()
+        let batch_id = Field::new(BATCH_ID_COLUMN, DataType::Utf8View, false);
+        geometries.chain(covers).chain(cells).chain([batch_id]).collect()
     }
 
-    /// A column of geometries is read for its points; it is in the table only as the job asks for one.
+    /// A column of geometries is read for what is made of it.
     fn takes(&self, column: &str) -> bool {
-        matches!(&self.points, Some(PointColumns::Geometry { column: taken }) if taken == column)
+        let other =
+            |stored: &StoredGeometry| matches!(&stored.from, positions::Origin::Other(input) if input.column == column);
+        self.positions.as_ref().is_some_and(|positions| positions.takes(column)) || self.geometries.iter().any(other)
     }
 
     /// The columns of a new table, in Arrow's terms and without field ids.
@@ -108,6 +116,8 @@ pub(crate) struct Shaped {
     pub(crate) rejected: RejectedRows,
     /// How many rows were left out for a better one with the same key.
     pub(crate) left_out: usize,
+    /// How many of the rows have no position.
+    pub(crate) nowhere: usize,
 }
 
 impl Shape {
@@ -148,7 +158,7 @@ impl Shape {
                         "table.slice: the column `{name}` is made by the job; a slice is of columns of the source"
                     )));
                 }
-                if types::table_type(made).as_ref() != Ok(field.data_type()) {
+                if !types::table_type(made).is_ok_and(|made| types::fits(&made, field.data_type())) {
                     return Err(Error::Mismatch(format!(
                         "column `{name}` is {} in the table, and the job makes it {}: change the job, or write to \
                          another column or table",
@@ -156,7 +166,7 @@ impl Shape {
                         types::name_in_table(made)
                     )));
                 }
-                (Origin::Made(index), made.clone())
+                (Origin::Made(index), types::writing_type(Some(made), field.data_type()))
             } else if let Ok(index) = input.index_of(name)
                 && !additions.takes(name)
             {
@@ -237,9 +247,9 @@ impl Shape {
         &self.schema
     }
 
-    /// The index of the geometry column that is kept.
-    pub(crate) fn geometry(&self) -> Option<usize> {
-        self.additions.geometry.as_ref().and_then(|name| self.schema.index_of(name).ok())
+    /// The geometry columns that are kept, the primary one first.
+    pub(crate) fn geometries(&self) -> &[StoredGeometry] {
+        &self.additions.geometries
     }
 
     /// The rows of `source` that can be used as rows of the table, and those that cannot.
@@ -254,19 +264,24 @@ impl Shape {
     }
 
     fn fit(&self, source: SourceBatch, render_rejects: bool) -> Result<Shaped, Error> {
-        let SourceBatch { batch, file, first_row, rejects, .. } = source;
-        let (mut points, at_points) = match &self.additions.points {
-            Some(columns) => {
-                let (points, rejects) = hexfloe_batch::points(&batch, columns)?;
-                (Some(points), rejects)
-            }
-            None => (None, Vec::new()),
+        let mut source = source;
+        let rejects = std::mem::take(&mut source.rejects);
+        let SourceBatch { batch, file, first_row, .. } = &source;
+        let wanted = Wanted {
+            geometries: &self.additions.geometries,
+            cover: self.additions.cover.as_ref(),
+            required: self.additions.position_required,
         };
-        let missing = self.missing_values(&batch);
-        let (mut columns, too_large) = self.convert(&batch, &file)?;
+        let located = self.additions.positions.as_ref().map(|positions| positions.locate(batch, wanted)).transpose()?;
+        let (mut points, mut located, at_points) = match located {
+            Some(Located { points, columns, rejects }) => (points, columns, rejects),
+            None => (None, Vec::new(), Vec::new()),
+        };
+        let missing = self.missing_values(batch);
+        let (mut columns, too_large) = self.convert(batch, file)?;
         let outside = self.outside_of_slice(&columns)?;
         let rejects = first_of_each_row([rejects, at_points, missing, too_large, outside]);
-        let first = self.places.at(&file, first_row);
+        let first = self.places.at(file, *first_row);
         let left_out: Vec<usize> = self.left_out.within(first, batch.num_rows()).collect();
         let rows = batch.num_rows() - rejects.len() - left_out.len();
         let mut kept = None;
@@ -274,24 +289,26 @@ impl Shape {
             let out = rejects.iter().map(|reject| reject.row).chain(left_out.iter().copied());
             let keep = keep(batch.num_rows(), out);
             let failed = Error::arrow("take out rejected rows");
-            for column in columns.iter_mut().flatten() {
+            for column in columns.iter_mut().flatten().chain(&mut located) {
                 *column = arrow::compute::filter(column, &keep).map_err(&failed)?;
             }
             points = points.map(|points| points.filter(&keep)).transpose()?;
             kept = Some(keep.values().set_indices_u32().collect());
         }
-        let rejected = RejectedRows::new(&file, first_row, rejects, &batch, render_rejects)?;
-        let made = self.make(rows, points.as_ref())?;
+        let rejected = RejectedRows::new(&source, rejects, render_rejects)?;
+        let nowhere = points.as_ref().map_or(0, |points| points.lon.null_count());
+        let made = self.make(rows, located, points.as_ref())?;
         let columns = columns.into_iter().zip(&self.origins).zip(self.schema.fields());
         let columns = columns.map(|((column, origin), field)| match (column, origin) {
             (Some(column), _) => Ok(column),
-            (None, Origin::Made(index)) => Ok(Arc::clone(&made[*index])),
+            (None, Origin::Made(index)) => types::convert(&made[*index], field.data_type())
+                .map_err(Error::arrow("put what was made into the types of the table")),
             (None, Origin::Slice(value)) => repeated(value, rows).map_err(Error::arrow("fill in the slice")),
             (None, _) => Ok(new_null_array(field.data_type(), rows)),
         });
         let shaped = RecordBatch::try_new(Arc::clone(&self.schema), columns.collect::<Result<_, _>>()?);
         let rows = shaped.map_err(Error::arrow("put a batch into the table's columns"))?;
-        Ok(Shaped { rows, places: RowPlaces::new(first, kept), rejected, left_out: left_out.len() })
+        Ok(Shaped { rows, places: RowPlaces::new(first, kept), rejected, left_out: left_out.len(), nowhere })
     }
 
     /// Rows that are not of the slice. Nulls are missing values already.
@@ -358,15 +375,10 @@ impl Shape {
     }
 
     /// The columns of [`Additions::made`].
-    fn make(&self, rows: usize, points: Option<&Points>) -> Result<Vec<ArrayRef>, Error> {
-        let mut made: Vec<ArrayRef> = Vec::new();
-        if let Some(points) = points {
-            if self.additions.geometry.is_some() {
-                made.push(Arc::new(wkb_points(points)?));
-            }
-            if let Some(cells) = &self.additions.cells {
-                made.extend(cells.derive(points)?);
-            }
+    fn make(&self, rows: usize, located: Vec<ArrayRef>, points: Option<&Points>) -> Result<Vec<ArrayRef>, Error> {
+        let mut made = located;
+        if let (Some(points), Some(cells)) = (points, &self.additions.cells) {
+            made.extend(cells.derive(points)?);
         }
         made.push(Arc::new(constant(self.batch_id.as_str(), rows).map_err(Error::arrow("make the batch column"))?));
         Ok(made)
@@ -386,7 +398,7 @@ fn refuse_clash(made: &[Field], name: &str) -> Result<(), Error> {
         ),
         _ => format!(
             "the source has a column `{name}` already, and the job adds one of that name: name the added one otherwise \
-             (h3.column, geometry.store_column), or change the input{select}"
+             (h3.column, h3.cover.column, geometry.store_column, geometry.bbox), or change the input{select}"
         ),
     }))
 }

@@ -1,5 +1,6 @@
 //! What the actors do.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::LocalBoxFuture;
@@ -176,6 +177,7 @@ pub(crate) async fn prepare(
         batch_id: &batch_id,
         branch,
         derivation: None,
+        records: &BTreeMap::new(),
         content_sha256: None,
         on_changed_input: OnChangedInput::Refuse,
         owns_slice: false,

@@ -86,6 +86,7 @@ pub(crate) async fn write_batch(
         content_sha256: Sha256Hex::of(batch_id.as_str()),
         batch_id,
         derivation: None,
+        records: BTreeMap::new(),
         replaces: Replaces::Batch,
         on_changed_input: OnChangedInput::Refuse,
         force: false,

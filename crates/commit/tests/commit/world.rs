@@ -1,6 +1,6 @@
 //! A lake in a temporary folder, with a clock, ids and waits that are functions of the test alone.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -264,6 +264,7 @@ impl World {
             rejected: 0,
             content_sha256: Sha256Hex::of(name),
             derivation: None,
+            records: BTreeMap::new(),
             replaces: Replaces::Batch,
             on_changed_input: OnChangedInput::Refuse,
             force: false,

@@ -1,0 +1,99 @@
+//! `hexfloe inspect`: what files are, and the job that would ingest them.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use hexfloe_ingest::{Inspection, Layer};
+
+use crate::arguments::LookArguments;
+use crate::display::{self, counted};
+use crate::exit::Failure;
+
+pub(crate) fn look(arguments: &LookArguments) -> Result<(), Failure> {
+    let base = std::env::current_dir().map_err(|error| Failure::unexpected("find the current folder", error))?;
+    let inspection = hexfloe_ingest::inspect(&arguments.files, arguments.crs.as_deref(), &base);
+    if arguments.json {
+        display::json(&inspection)?;
+    } else {
+        let layers: Vec<String> = inspection.layers.iter().map(told).collect();
+        display::print(&layers.join("\n"))?;
+    }
+    if let Some(path) = &arguments.job {
+        write_job(path, &inspection, &base)?;
+    }
+    let unread = inspection.layers.iter().filter(|layer| layer.error.is_some()).count();
+    match unread {
+        0 => Ok(()),
+        _ => Err(Failure::input(format!("{} cannot be read", counted(unread as u64, "file")))),
+    }
+}
+
+/// A layer, for people.
+fn told(layer: &Layer) -> String {
+    let name = layer.layer.as_ref().map_or_else(|| layer.file.clone(), |name| format!("{}, layer {name}", layer.file));
+    if let Some(error) = &layer.error {
+        return format!("{name}: cannot be read: {error}\n");
+    }
+    let mut text = format!("{name}: {}, {}, {} bytes\n", layer.format, counted(layer.rows, "row"), layer.bytes);
+    if let Some(place) = &layer.geometry {
+        let types = if place.types.is_empty() { String::new() } else { format!(" ({})", place.types.join(", ")) };
+        let crs = match &place.crs {
+            Some(crs) => format!("{crs}, as {} says", said(place.crs_from)),
+            None => "an unknown coordinate reference system".to_owned(),
+        };
+        let _ = writeln!(text, "  geometry  {}{types} in {crs}", place.column);
+        if let Some([xmin, ymin, xmax, ymax]) = place.bbox {
+            let _ = writeln!(text, "  box       {xmin} {ymin} to {xmax} {ymax}");
+        }
+    }
+    let columns: Vec<String> =
+        layer.columns.iter().map(|column| format!("{} {}", column.name.escape_debug(), column.data_type)).collect();
+    let _ = writeln!(text, "  columns   {}", columns.join(", "));
+    for sample in &layer.samples {
+        let _ =
+            writeln!(text, "  row {:<5} {:.6} {:.6} is in cell {}", sample.row, sample.lon, sample.lat, sample.cell);
+    }
+    for problem in &layer.problems {
+        let _ = writeln!(text, "  note      {problem}");
+    }
+    if let Some(job) = &layer.job {
+        let lines: Vec<String> = job.lines().map(|line| format!("    {line}")).collect();
+        let _ = writeln!(text, "  job (inspect --job writes it)\n{}", lines.join("\n").replace("    \n", "\n"));
+    }
+    text
+}
+
+fn said(crs_from: &str) -> &str {
+    match crs_from {
+        "file" => "the file",
+        "format" => "its format",
+        _ => "--crs",
+    }
+}
+
+/// Writes the job of the only layer; a file that is there is left as it is.
+fn write_job(path: &Path, inspection: &Inspection, base: &Path) -> Result<(), Failure> {
+    let jobs: Vec<&Layer> = inspection.layers.iter().filter(|layer| layer.job.is_some()).collect();
+    let [layer] = jobs.as_slice() else {
+        let problem = format!("a job is of one layer of one file, and there are {}: inspect one of them", jobs.len());
+        return Err(Failure::configuration(problem));
+    };
+    let Some(job) = &layer.job else { return Ok(()) };
+    // Paths in a job start from its folder.
+    let job = match path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        None => job.clone(),
+        Some(_) => {
+            let absolute: PathBuf = base.join(&layer.file);
+            job.replace(
+                &format!("paths = [{:?}]", layer.file),
+                &format!("paths = [{:?}]", absolute.display().to_string()),
+            )
+        }
+    };
+    let refuse = |error: std::io::Error| Failure::configuration(format!("cannot write {}: {error}", path.display()));
+    let mut file = std::fs::File::create_new(path).map_err(refuse)?;
+    file.write_all(job.as_bytes()).map_err(refuse)?;
+    display::say(&format!("wrote {}; next: hexfloe ingest {}", path.display(), path.display()));
+    Ok(())
+}

@@ -1,0 +1,320 @@
+//! Where rows are, and the geometries they come with: from columns of the input to positions in longitude and latitude, and to geometry
+//! columns of the table.
+//!
+//! A row whose position cannot be used is rejected with the reason. A row without one (its geometry is null or empty) is kept,
+//! with null cells, unless the job or the table wants a position for each.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, BinaryViewArray, BinaryViewBuilder, Float64Array, RecordBatch, new_null_array};
+use arrow::datatypes::{DataType, Field};
+use hexfloe_batch::{
+    CoverDerivation, PointColumns, Points, Reject, RejectReason, bounding_box_fields, bounding_boxes, geometries,
+    representative_points, wkb_points,
+};
+use hexfloe_crs::{Crs, LonLatTransform};
+use hexfloe_geometry::{Limits, map_coordinates};
+
+use crate::Error;
+
+/// A degree more than there are is a metre at most, and how some writers round.
+const RANGE_TOLERANCE: f64 = 1e-6;
+
+/// How the position of a row is found.
+#[derive(Clone, Debug)]
+pub(crate) enum Positions {
+    /// Two columns of degrees, or one of geometries that are all points.
+    Points(PointColumns),
+    /// Two columns of coordinates of another system.
+    Projected { x: String, y: String, system: Arc<LonLatTransform> },
+    /// A column of geometries of any type.
+    Geometry(GeometryInput),
+}
+
+/// A column of geometries of the input.
+#[derive(Clone, Debug)]
+pub(crate) struct GeometryInput {
+    pub(crate) column: String,
+    /// As GeoParquet names encodings; `WKB` for text too.
+    pub(crate) encoding: String,
+    pub(crate) crs: Option<Crs>,
+    pub(crate) limits: Limits,
+    /// To longitude and latitude, where that is needed.
+    pub(crate) system: Option<Arc<LonLatTransform>>,
+}
+
+/// A geometry column of the table.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredGeometry {
+    pub(crate) name: String,
+    pub(crate) from: Origin,
+    /// The system its coordinates are in; `None` where the files say that it is unknown.
+    pub(crate) crs: Option<Crs>,
+    /// The column of the boxes around its geometries.
+    pub(crate) bbox: Option<String>,
+}
+
+/// Where the geometries of a column come from.
+#[derive(Clone, Debug)]
+pub(crate) enum Origin {
+    /// The positions, as points.
+    Positions,
+    /// The geometries that the positions come from, as they are.
+    Primary,
+    /// The same, brought to longitude and latitude.
+    Reprojected,
+    /// Another column of the input.
+    Other(GeometryInput),
+}
+
+impl StoredGeometry {
+    /// The columns it makes.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = Field> + '_ {
+        let boxes = self.bbox.iter().map(|name| Field::new(name, DataType::Struct(bounding_box_fields()), true));
+        std::iter::once(Field::new(&self.name, DataType::BinaryView, true)).chain(boxes)
+    }
+}
+
+impl GeometryInput {
+    /// Its geometries as well-known binary, with a reason for each row in which it is none.
+    fn read(&self, batch: &RecordBatch) -> Result<(BinaryViewArray, Vec<Reject>), Error> {
+        let index = batch.schema().index_of(&self.column).map_err(Error::arrow("find the geometry column"))?;
+        let srid = self.crs.as_ref().and_then(srid);
+        Ok(geometries(batch.column(index), &self.encoding, &self.limits, srid)?)
+    }
+}
+
+/// The number by which EWKB names a system.
+fn srid(crs: &Crs) -> Option<u32> {
+    if crs.is_lon_lat() {
+        return Some(4326);
+    }
+    crs.id()?.strip_prefix("EPSG:")?.parse().ok()
+}
+
+/// What the rows of a batch are at.
+pub(crate) struct Located {
+    /// Longitude and latitude; null where a row was rejected or has no position.
+    pub(crate) points: Option<Points>,
+    /// The columns of the stored geometries, and then the cover.
+    pub(crate) columns: Vec<ArrayRef>,
+    pub(crate) rejects: Vec<Reject>,
+}
+
+/// What is made of where a row is, apart from its cell.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) geometries: &'a [StoredGeometry],
+    pub(crate) cover: Option<&'a CoverDerivation>,
+    /// Each row has to have a position.
+    pub(crate) required: bool,
+}
+
+impl Positions {
+    /// The columns of the input that are read for them, and are in the table only as the job asks for.
+    pub(crate) fn takes(&self, column: &str) -> bool {
+        match self {
+            Self::Points(PointColumns::Geometry { column: taken }) => taken == column,
+            Self::Points(PointColumns::LatLon { .. }) | Self::Projected { .. } => false,
+            Self::Geometry(input) => input.column == column,
+        }
+    }
+
+    /// The columns that the input must have.
+    pub(crate) fn columns(&self) -> Vec<String> {
+        match self {
+            Self::Points(PointColumns::LatLon { lat, lon }) => vec![lat.clone(), lon.clone()],
+            Self::Points(PointColumns::Geometry { column }) => vec![column.clone()],
+            Self::Projected { x, y, .. } => vec![x.clone(), y.clone()],
+            Self::Geometry(input) => vec![input.column.clone()],
+        }
+    }
+
+    /// Columns of text that are read as numbers.
+    pub(crate) fn numbers(&self) -> Vec<String> {
+        match self {
+            Self::Points(PointColumns::LatLon { .. }) | Self::Projected { .. } => self.columns(),
+            Self::Points(PointColumns::Geometry { .. }) | Self::Geometry(_) => Vec::new(),
+        }
+    }
+
+    /// The geometries as they are in the input.
+    pub(crate) fn as_they_are(&self) -> StoredGeometry {
+        let from = match self {
+            Self::Geometry(_) => Origin::Primary,
+            Self::Points(_) | Self::Projected { .. } => Origin::Positions,
+        };
+        StoredGeometry { name: String::new(), from, crs: None, bbox: None }
+    }
+
+    pub(crate) fn locate(&self, batch: &RecordBatch, wanted: Wanted<'_>) -> Result<Located, Error> {
+        let mut located = match self {
+            Self::Points(columns) => {
+                let (points, rejects) = hexfloe_batch::points(batch, columns)?;
+                Located { points: Some(points), columns: Vec::new(), rejects }
+            }
+            Self::Projected { x, y, system } => projected(batch, x, y, system)?,
+            Self::Geometry(input) => return of_geometries(input, batch, wanted),
+        };
+        for stored in wanted.geometries {
+            let geometries = match (&stored.from, &located.points) {
+                (Origin::Other(input), _) => read_other(input, batch, &mut located.rejects)?,
+                (_, Some(points)) => wkb_points(points)?,
+                (_, None) => BinaryViewArray::new_null(batch.num_rows()),
+            };
+            push_stored(stored, geometries, &mut located.columns)?;
+        }
+        if let (Some(cover), Some(points)) = (wanted.cover, &located.points) {
+            let (cells, rejects) = cover.derive(&wkb_points(points)?)?;
+            located.columns.push(cells);
+            located.rejects.extend(rejects);
+        }
+        Ok(located)
+    }
+}
+
+fn push_stored(stored: &StoredGeometry, geometries: BinaryViewArray, columns: &mut Vec<ArrayRef>) -> Result<(), Error> {
+    let boxes = stored.bbox.is_some().then(|| bounding_boxes(&geometries)).transpose()?;
+    columns.push(Arc::new(geometries));
+    columns.extend(boxes.map(|boxes| Arc::new(boxes) as ArrayRef));
+    Ok(())
+}
+
+fn read_other(input: &GeometryInput, batch: &RecordBatch, rejects: &mut Vec<Reject>) -> Result<BinaryViewArray, Error> {
+    let (geometries, more) = input.read(batch)?;
+    rejects.extend(more);
+    Ok(geometries)
+}
+
+/// Coordinates of another system, as two columns of numbers.
+fn projected(batch: &RecordBatch, x: &str, y: &str, system: &LonLatTransform) -> Result<Located, Error> {
+    let columns = PointColumns::LatLon { lat: y.to_owned(), lon: x.to_owned() };
+    let (found, mut rejects) = hexfloe_batch::coordinates(batch, &columns)?;
+    let points = transform(&found.lon, &found.lat, system, &mut rejects);
+    Ok(Located { points: Some(points), columns: Vec::new(), rejects })
+}
+
+fn of_geometries(input: &GeometryInput, batch: &RecordBatch, wanted: Wanted<'_>) -> Result<Located, Error> {
+    let (geometries, mut rejects) = input.read(batch)?;
+    let (x, y) = representative_points(&geometries)?;
+    if input.crs.as_ref().is_some_and(Crs::is_lon_lat) {
+        refuse_far_out(&geometries, &mut rejects)?;
+    }
+    let points = input.system.as_ref().map(|system| transform(&x, &y, system, &mut rejects));
+    if wanted.required {
+        refuse_nowhere(&geometries, &x, &mut rejects);
+    }
+    let mut columns = Vec::new();
+    let needs_lon_lat =
+        wanted.cover.is_some() || wanted.geometries.iter().any(|stored| matches!(stored.from, Origin::Reprojected));
+    let lon_lat = match &input.system {
+        Some(system) if needs_lon_lat && !input.crs.as_ref().is_some_and(Crs::is_lon_lat) => {
+            reproject(&geometries, system, &mut rejects)?
+        }
+        _ => geometries.clone(),
+    };
+    for stored in wanted.geometries {
+        let geometries = match &stored.from {
+            Origin::Primary => geometries.clone(),
+            Origin::Reprojected => lon_lat.clone(),
+            Origin::Other(input) => read_other(input, batch, &mut rejects)?,
+            Origin::Positions => match &points {
+                Some(points) => wkb_points(points)?,
+                None => BinaryViewArray::new_null(batch.num_rows()),
+            },
+        };
+        push_stored(stored, geometries, &mut columns)?;
+    }
+    if let Some(cover) = wanted.cover {
+        if points.is_some() {
+            let (cells, more) = cover.derive(&lon_lat)?;
+            columns.push(cells);
+            rejects.extend(more);
+        } else {
+            columns.push(new_null_array(cover.field().data_type(), batch.num_rows()));
+        }
+    }
+    Ok(Located { points, columns, rejects })
+}
+
+/// Longitudes and latitudes of coordinates; a coordinate that is no place of its system is a reject, and null.
+fn transform(x: &Float64Array, y: &Float64Array, system: &LonLatTransform, rejects: &mut Vec<Reject>) -> Points {
+    let mut lon = Vec::with_capacity(x.len());
+    let mut lat = Vec::with_capacity(x.len());
+    for row in 0..x.len() {
+        let position = (x.is_valid(row) && y.is_valid(row)).then(|| [x.value(row), y.value(row)]);
+        let place = position.map(|position| system.lon_lat(position)).transpose().unwrap_or_else(|error| {
+            rejects.push(Reject { row, reason: RejectReason::OutsideReference { cause: error.to_string() } });
+            None
+        });
+        lon.push(place.map(|[lon, _]| lon));
+        lat.push(place.map(|[_, lat]| lat));
+    }
+    Points { lon: lon.into(), lat: lat.into() }
+}
+
+/// Geometries in degrees of which a part lies where there are none: metres read as degrees, or axes swapped.
+fn refuse_far_out(geometries: &BinaryViewArray, rejects: &mut Vec<Reject>) -> Result<(), Error> {
+    let out = |value: f64, most: f64| value.abs() > most + RANGE_TOLERANCE;
+    for (row, wkb) in geometries.iter().enumerate() {
+        let facts = wkb.map(hexfloe_geometry::facts).transpose();
+        let facts = facts.map_err(|problem| hexfloe_batch::Error::Geometry { problem })?;
+        let Some([xmin, ymin, xmax, ymax]) = facts.and_then(|facts| facts.bbox) else { continue };
+        let reason = if let Some(value) = [ymin, ymax].into_iter().find(|value| out(*value, 90.0)) {
+            RejectReason::LatitudeOutOfRange { value }
+        } else if let Some(value) = [xmin, xmax].into_iter().find(|value| out(*value, 180.0)) {
+            RejectReason::LongitudeOutOfRange { value }
+        } else {
+            continue;
+        };
+        rejects.push(Reject { row, reason });
+    }
+    Ok(())
+}
+
+/// Rows that were not rejected for their geometry and have no position.
+fn refuse_nowhere(geometries: &BinaryViewArray, x: &Float64Array, rejects: &mut Vec<Reject>) {
+    for row in (0..geometries.len()).filter(|row| x.is_null(*row)) {
+        let reason = if geometries.is_null(row) { RejectReason::NullGeometry } else { RejectReason::EmptyGeometry };
+        // A geometry that could not be read is null by now: the earlier reason is the better one, and stays.
+        rejects.push(Reject { row, reason });
+    }
+}
+
+fn reproject(
+    geometries: &BinaryViewArray,
+    system: &LonLatTransform,
+    rejects: &mut Vec<Reject>,
+) -> Result<BinaryViewArray, Error> {
+    let mut builder = BinaryViewBuilder::with_capacity(geometries.len());
+    let mut buffer = Vec::new();
+    for (row, wkb) in geometries.iter().enumerate() {
+        let Some(wkb) = wkb else {
+            builder.append_null();
+            continue;
+        };
+        buffer.clear();
+        buffer.extend_from_slice(wkb);
+        match map_coordinates(&mut buffer, |position| system.lon_lat(position).map_err(Moved::Outside)) {
+            Ok(()) => builder.append_value(&buffer),
+            Err(Moved::Outside(error)) => {
+                rejects.push(Reject { row, reason: RejectReason::OutsideReference { cause: error.to_string() } });
+                builder.append_null();
+            }
+            Err(Moved::Problem(problem)) => return Err(hexfloe_batch::Error::Geometry { problem }.into()),
+        }
+    }
+    Ok(builder.finish())
+}
+
+/// Why a geometry could not be moved.
+enum Moved {
+    Outside(hexfloe_crs::Error),
+    Problem(hexfloe_geometry::Problem),
+}
+
+impl From<hexfloe_geometry::Problem> for Moved {
+    fn from(problem: hexfloe_geometry::Problem) -> Self {
+        Self::Problem(problem)
+    }
+}

@@ -1,0 +1,235 @@
+//! What a job makes of the places in its source: settings and what the files state become [`Positions`], cells and geometry columns, or
+//! are refused.
+//!
+//! The coordinate reference system comes from the file, or from the job where the file does not say. A job that contradicts its file
+//! is refused: one of them is wrong, and the cells would be too.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hexfloe_batch::{CellDerivation, Containment, CoverDerivation, GeometryRule, PointColumns};
+use hexfloe_commit::names;
+use hexfloe_crs::{Crs, LonLatTransform};
+use hexfloe_geometry::{Limits, Repair};
+use hexfloe_source::{GeometryColumn, InputLimits, Source, StatedCrs};
+use iceberg::table::Table;
+
+use crate::Error;
+use crate::job::{CoverContainment, CoverSettings, GeometryRepair, GeometrySettings, Job, NoGeometry};
+use crate::mode::Replacement;
+use crate::positions::{GeometryInput, Origin, Positions, StoredGeometry};
+use crate::shape::Additions;
+
+/// The name of the geometry column, unless the job gives another.
+const GEOMETRY_COLUMN: &str = "geometry";
+
+/// What the job adds to the source's columns. With a table, what the table's cells already are is kept to.
+pub(crate) fn additions(
+    job: &Job,
+    source: &Source,
+    replacement: &Replacement,
+    table: Option<&Table>,
+) -> Result<Additions, Error> {
+    let geometry = job.geometry.clone().unwrap_or_default();
+    let stated = source.geometries()?;
+    let limits = limits(&job.source.limits, geometry.repair);
+    let positions = positions(job, &geometry, &stated, &limits, table)?;
+    if positions.is_none() && (job.h3.is_some() || geometry.store.is_some()) {
+        return Err(Error::Job(
+            "cells and geometries need positions: set geometry.lat and geometry.lon, or geometry.column".to_owned(),
+        ));
+    }
+    if positions.is_some() && !stated.is_empty() && job.source.select.is_some() && names_no_column(&geometry) {
+        return Err(Error::Job("geometry.column is needed with source.select".to_owned()));
+    }
+    let rule = match &positions {
+        Some(Positions::Geometry(_)) => GeometryRule::Representative,
+        _ => GeometryRule::Point,
+    };
+    let cells = job
+        .h3
+        .as_ref()
+        .map(|h3| CellDerivation::new(h3.column.clone(), h3.resolution, h3.cell_type, h3.parents.clone(), rule));
+    let cells = cells.transpose()?;
+    let takes_nulls = |cells: &CellDerivation| column_takes_nulls(table, cells.column());
+    let keeps = job.quality.no_geometry == NoGeometry::Keep && cells.as_ref().is_none_or(takes_nulls);
+    let position_required = !keeps && matches!(positions, Some(Positions::Geometry(_)));
+    let cells = if position_required { cells.map(CellDerivation::required) } else { cells };
+    let cover = job.h3.as_ref().and_then(|h3| h3.cover.as_ref()).map(cover).transpose()?;
+    let geometries = stored(job, &geometry, &stated, positions.as_ref(), &limits)?;
+    Ok(Additions { positions, cells, cover, geometries, position_required, slice: replacement.slice().cloned() })
+}
+
+fn names_no_column(geometry: &GeometrySettings) -> bool {
+    [&geometry.lat, &geometry.lon, &geometry.x, &geometry.y, &geometry.column].iter().all(|name| name.is_none())
+}
+
+fn limits(input: &InputLimits, repair: Option<GeometryRepair>) -> Limits {
+    Limits {
+        depth: usize::try_from(input.depth).unwrap_or(usize::MAX),
+        repair: repair.map(|GeometryRepair::CloseRings| Repair::CloseRings),
+        ..Limits::default()
+    }
+}
+
+fn column_takes_nulls(table: Option<&Table>, column: &str) -> bool {
+    let field = table.and_then(|table| table.metadata().current_schema().field_by_name(column).cloned());
+    field.is_none_or(|field| !field.required)
+}
+
+fn positions(
+    job: &Job,
+    geometry: &GeometrySettings,
+    stated: &[GeometryColumn],
+    limits: &Limits,
+    table: Option<&Table>,
+) -> Result<Option<Positions>, Error> {
+    let given = geometry.crs.as_deref().map(Crs::parse).transpose()?;
+    let GeometrySettings { lat, lon, x, y, column, .. } = geometry.clone();
+    match (lat, lon, x, y, column) {
+        (Some(lat), Some(lon), None, None, None) => match given {
+            Some(crs) if !crs.is_lon_lat() => Err(Error::Job(format!(
+                "geometry.crs: {crs} has no latitudes and longitudes in degrees on WGS 84: name the columns as geometry.x and geometry.y"
+            ))),
+            _ => Ok(Some(Positions::Points(PointColumns::LatLon { lat, lon }))),
+        },
+        (None, None, Some(x), Some(y), None) => {
+            let crs =
+                given.ok_or_else(|| Error::Job("geometry.crs is needed with geometry.x and geometry.y".to_owned()))?;
+            let system = Arc::new(LonLatTransform::from(&crs)?);
+            Ok(Some(Positions::Projected { x, y, system }))
+        }
+        (None, None, None, None, column) => {
+            let named = column.as_deref();
+            let of_file = match named {
+                Some(named) => stated.iter().find(|stated| stated.column == named),
+                None => stated.first(),
+            };
+            let Some(column) = named.or(of_file.map(|stated| stated.column.as_str())) else { return Ok(None) };
+            let crs = reference(column, given, of_file)?;
+            let needed = job.h3.is_some() || geometry.store_crs.is_some();
+            let system = needed.then(|| LonLatTransform::from(&crs).map(Arc::new)).transpose()?;
+            let encoding = of_file.map_or("WKB", |stated| stated.encoding.as_str()).to_owned();
+            if cells_of_points_only(job, table) && encoding.eq_ignore_ascii_case("wkb") && crs.is_lon_lat() {
+                return Ok(Some(Positions::Points(PointColumns::Geometry { column: column.to_owned() })));
+            }
+            let input = GeometryInput { column: column.to_owned(), encoding, crs: Some(crs), limits: *limits, system };
+            Ok(Some(Positions::Geometry(input)))
+        }
+        _ => Err(Error::Job("geometry: give either `lat` and `lon`, or `x` and `y`, or `column`".to_owned())),
+    }
+}
+
+/// A table whose cells are on record as those of points gets no others.
+fn cells_of_points_only(job: &Job, table: Option<&Table>) -> bool {
+    let property = job.h3.as_ref().map(|h3| format!("{}{}", names::DERIVATION_PREFIX, h3.column));
+    let recorded =
+        table.zip(property).and_then(|(table, property)| table.metadata().properties().get(&property).cloned());
+    let record = recorded.and_then(|json| hexfloe_batch::DerivationRecord::from_json(&json).ok());
+    record.is_some_and(|record| record.rule == GeometryRule::Point.to_string())
+}
+
+/// The system of a geometry column.
+fn reference(column: &str, given: Option<Crs>, of_file: Option<&GeometryColumn>) -> Result<Crs, Error> {
+    let stated = of_file.map_or(&StatedCrs::Missing, |stated| &stated.crs);
+    match (stated, given) {
+        (StatedCrs::Stated(stated), Some(given)) if !stated.is_unknown() && !stated.is_same(&given) => {
+            Err(Error::Mismatch(format!(
+                "the geometry column `{column}` is in {stated}, as the file states, and geometry.crs says {given}: remove \
+                 geometry.crs, or correct the file"
+            )))
+        }
+        (_, Some(given)) => Ok(given),
+        (stated, None) => stated.known().ok_or_else(|| {
+            Error::Mismatch(format!(
+                "the geometry column `{column}` has no known coordinate reference system, and numbers alone do not tell: say which \
+                 it is with geometry.crs (or --crs), for example \"OGC:CRS84\" for longitude and latitude, or \"EPSG:27700\""
+            ))
+        }),
+    }
+}
+
+fn cover(settings: &CoverSettings) -> Result<CoverDerivation, Error> {
+    let containment = match settings.containment {
+        CoverContainment::Covers => Containment::Covers,
+        CoverContainment::ContainsCentroid => Containment::ContainsCentroid,
+        CoverContainment::ContainsBoundary => Containment::ContainsBoundary,
+        CoverContainment::IntersectsBoundary => Containment::IntersectsBoundary,
+    };
+    Ok(CoverDerivation::new(settings.column.clone(), settings.resolution, containment, settings.max_cells)?)
+}
+
+/// The geometry columns of the table: that of the positions if the job wants it kept, and the others of the file.
+fn stored(
+    job: &Job,
+    geometry: &GeometrySettings,
+    stated: &[GeometryColumn],
+    positions: Option<&Positions>,
+    limits: &Limits,
+) -> Result<Vec<StoredGeometry>, Error> {
+    let mut stored = Vec::new();
+    let lon_lat = geometry.store_crs.as_deref().map(Crs::parse).transpose()?;
+    if let Some(crs) = lon_lat.as_ref().filter(|crs| !crs.is_lon_lat()) {
+        return Err(Error::Job(format!(
+            "geometry.store_crs: geometries can be brought to OGC:CRS84 only, not to {crs}"
+        )));
+    }
+    match (geometry.store, positions) {
+        (Some(_), Some(positions)) => {
+            let (from, crs) = match positions {
+                Positions::Geometry(_) if lon_lat.is_some() => (Origin::Reprojected, Some(Crs::lon_lat())),
+                Positions::Geometry(input) => (Origin::Primary, input.crs.clone()),
+                Positions::Points(_) | Positions::Projected { .. } => (Origin::Positions, Some(Crs::lon_lat())),
+            };
+            let name = geometry.store_column.clone().unwrap_or_else(|| GEOMETRY_COLUMN.to_owned());
+            stored.push(StoredGeometry { name, from, crs, bbox: geometry.bbox.clone() });
+        }
+        _ if geometry.bbox.is_some() || lon_lat.is_some() || geometry.store_column.is_some() => {
+            return Err(Error::Job(
+                "geometry.bbox, geometry.store_column and geometry.store_crs are about the stored geometry: set geometry.store = \"wkb\""
+                    .to_owned(),
+            ));
+        }
+        _ => {}
+    }
+    if job.source.select.is_none() {
+        for other in stated {
+            if positions.is_some_and(|positions| positions.takes(&other.column)) {
+                continue;
+            }
+            let crs = other.crs.known();
+            let (column, encoding) = (other.column.clone(), other.encoding.clone());
+            let input =
+                GeometryInput { column: column.clone(), encoding, crs: crs.clone(), limits: *limits, system: None };
+            stored.push(StoredGeometry { name: column, from: Origin::Other(input), crs, bbox: None });
+        }
+    }
+    Ok(stored)
+}
+
+/// What the columns rest on besides the derivation of the cells, as properties of the table.
+pub(crate) fn records(additions: &Additions, repair: Option<GeometryRepair>) -> BTreeMap<String, String> {
+    let mut records = BTreeMap::new();
+    for stored in &additions.geometries {
+        let crs = stored.crs.as_ref().map_or_else(|| "unknown".to_owned(), Crs::key);
+        records.insert(format!("{}{}", names::CRS_PREFIX, stored.name), crs);
+    }
+    let system = match &additions.positions {
+        Some(Positions::Projected { system, .. }) => Some(system),
+        Some(Positions::Geometry(input)) => input.system.as_ref(),
+        Some(Positions::Points(_)) | None => None,
+    };
+    if let Some(system) = system.filter(|system| !system.is_identity()) {
+        let record = system.record();
+        records.insert(format!("{}{}", names::TRANSFORMATION_PREFIX, record.from), record.to_json());
+    }
+    if let Some(cover) = &additions.cover {
+        records.insert(format!("{}{}", names::DERIVATION_PREFIX, cover.column()), cover.record());
+    }
+    let primary = additions.geometries.iter().find(|stored| !matches!(stored.from, Origin::Other(_)));
+    if let (Some(GeometryRepair::CloseRings), Some(stored)) = (repair, primary) {
+        records
+            .insert(format!("{}{}", names::DERIVATION_PREFIX, stored.name), r#"{"repair":"close-rings-1"}"#.to_owned());
+    }
+    records
+}
