@@ -7,6 +7,8 @@ points_10m.parquet   ten million of them
 kinds.parquet        every column type, nested ones too, with nulls, negatives and instants before 1970
 spread.parquet       values that sort partition transforms out: years apart, before 1970, long and short strings
 places.geoparquet    points as WKB with GeoParquet metadata
+parcels.gpkg         21,253 polygons that tile a county, in EPSG:27700
+world.geojson        a feature collection of 1 GiB on one line; small_world.geojson is one of 64 MiB
 """
 
 import csv
@@ -187,6 +189,62 @@ def places(path, rows=5_000):
     pq.write_table(table, path, row_group_size=2_000)
 
 
+def parcels(path, wanted=21_253, seed=5):
+    """Cells of a Voronoi diagram around clustered points: neighbours share their vertices, a few of which lie every 25 m."""
+    import geopandas
+    import pyogrio
+    import shapely
+
+    rng = np.random.default_rng(seed)
+    west, south, east, north = 480_000, 295_000, 510_000, 318_000
+    villages = rng.uniform((west, south), (east, north), (60, 2))
+    clustered = villages[rng.integers(0, 60, wanted * 4 // 5)] + rng.normal(0, 250, (wanted * 4 // 5, 2))
+    scattered = rng.uniform((west, south), (east, north), (wanted * 3 // 10, 2))
+    county = shapely.box(west, south, east, north)
+    tiles = shapely.voronoi_polygons(shapely.multipoints(np.concatenate([clustered, scattered])), extend_to=county)
+    tiles = shapely.segmentize(shapely.intersection(shapely.get_parts(tiles), county), 25.0)
+    tiles = shapely.set_precision(tiles, 0.01)
+    tiles = tiles[(shapely.area(tiles) > 0) & (shapely.get_type_id(tiles) == 3)][:wanted]
+    assert len(tiles) == wanted, len(tiles)
+    since = np.datetime64("2003-01-01T00:00:00", "ms") + rng.integers(0, 7_300, wanted).astype("timedelta64[D]")
+    frame = geopandas.GeoDataFrame(
+        {
+            "inspire_id": rng.permutation(np.arange(20_000_000, 20_000_000 + wanted)),
+            "label": [str(number) for number in range(wanted)],
+            "reference": [f"LT{number:06d}" for number in range(wanted)],
+            "valid_from": since,
+        },
+        geometry=tiles,
+        crs="EPSG:27700",
+    )
+    pyogrio.set_gdal_config_options({"OGR_CURRENT_DATE": "2026-03-01T00:00:00Z"})
+    made = path + ".gpkg"
+    pyogrio.write_dataframe(frame, made, driver="GPKG", layer="parcels")
+    os.replace(made, path)
+
+
+def world(path, size):
+    """Features with some properties and a small polygon each, `features` before `type`, and no line break anywhere."""
+    rng = np.random.default_rng(6)
+    with open(path, "wb") as file:
+        file.write(b'{"name":"world","features":[')
+        written = number = 0
+        while written < size:
+            lon, lat = rng.uniform(-179, 178, 1_000), rng.uniform(-89, 88, 1_000)
+            features = []
+            for x, y in zip(lon.round(6).tolist(), lat.round(6).tolist()):
+                ring = f"[[{x},{y}],[{x + 0.5},{y}],[{x + 0.5},{y + 0.5}],[{x},{y + 0.5}],[{x},{y}]]"
+                features.append(
+                    f'{{"type":"Feature","id":{number},"properties":{{"number":{number},"name":"place {number}","share":{number / 7}}},'
+                    f'"geometry":{{"type":"Polygon","coordinates":[{ring}]}}}}'
+                )
+                number += 1
+            chunk = (",".join(features)).encode()
+            file.write((b"," if written else b"") + chunk)
+            written += len(chunk)
+        file.write(b'],"type":"FeatureCollection"}')
+
+
 MAKERS = {
     "points_1m.parquet": lambda path: points(path, 1_000_000, 1),
     "points_10m.parquet": lambda path: points(path, 10_000_000, 2),
@@ -194,6 +252,9 @@ MAKERS = {
     "spread.parquet": spread,
     "few.parquet": few,
     "places.geoparquet": places,
+    "parcels.gpkg": parcels,
+    "world.geojson": lambda path: world(path, 1 << 30),
+    "small_world.geojson": lambda path: world(path, 64 << 20),
 }
 
 
@@ -213,5 +274,5 @@ def make(folder, name):
 
 
 if __name__ == "__main__":
-    for wanted in sys.argv[2:] or [name for name in MAKERS if name != "points_10m.parquet"]:
+    for wanted in sys.argv[2:] or [name for name in MAKERS if name not in ("points_10m.parquet", "world.geojson")]:
         print(make(sys.argv[1], wanted))

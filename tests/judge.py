@@ -52,6 +52,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "fix
 import headers  # noqa: E402
 import make  # noqa: E402
 import reader  # noqa: E402
+import spatial  # noqa: E402
 
 # ---------------------------------------------------------------- how tables are opened
 
@@ -211,12 +212,16 @@ def _loaded_duckdb():
         _duck.execute("SET TimeZone = 'UTC'")
         # A WKB column is binary to Iceberg. DuckDB would make a geometry of it, and then find that the two do not fit.
         _duck.execute("SET enable_geoparquet_conversion = false")
-        for extension in ("avro", "httpfs", "iceberg", "spatial"):
-            [file] = glob.glob(
-                f"{sys.prefix}/lib/python*/site-packages/duckdb_extension_{extension}/extensions/*/*.duckdb_extension"
-            )
-            _duck.execute(f"LOAD '{file}'")
+        _load_extensions(_duck, "avro", "httpfs", "iceberg", "spatial")
     return _duck
+
+
+def _load_extensions(connection, *extensions):
+    for extension in extensions:
+        [file] = glob.glob(
+            f"{sys.prefix}/lib/python*/site-packages/duckdb_extension_{extension}/extensions/*/*.duckdb_extension"
+        )
+        connection.execute(f"LOAD '{file}'")
 
 
 def _arrow(lake, table, engine, columns=None, where=None, snapshot=None):
@@ -1168,8 +1173,8 @@ def truncate(path, to, length):
 
 _QUESTIONS = {
     name: value
-    for name, value in globals().items()
-    if inspect.isfunction(value) and value.__module__ == "__main__" and name[0] != "_"
+    for name, value in [*globals().items(), *vars(spatial).items()]
+    if inspect.isfunction(value) and value.__module__ in ("__main__", "spatial") and name[0] != "_"
 }
 
 

@@ -1,0 +1,167 @@
+//! Spatial files as people have them: every format gives the same rows, geometries arrive exactly, cells are those of PROJ and H3, and
+//! other readers see geometry.
+
+use hexfloe_tests::{Exit, Lake, Value, data, example, json, judge};
+use rstest::rstest;
+
+const COUNTRIES: &str = "ns.countries";
+const PARCELS: &str = "ns.parcels";
+
+/// A job for one spatial file, with its geometry kept and cells of resolution 7.
+pub(crate) fn job(format: &str, path: &str, more: &str) -> String {
+    let (geometry, rest) = more.split_once("---").unwrap_or(("", more));
+    format!(
+        "[source]\nname = \"s\"\nformat = \"{format}\"\npaths = [{path:?}]\n\
+         [geometry]\nstore = \"wkb\"\n{geometry}\n[h3]\nresolution = 7\n{rest}"
+    )
+}
+
+fn countries() -> String {
+    example("countries/naturalearth_lowres.shp")
+}
+
+const FORMATS: [&str; 6] = ["shapefile", "geopackage", "geojson", "geojsonseq", "flatgeobuf", "geoparquet"];
+
+#[test]
+fn the_same_countries_come_out_of_every_format() {
+    let mut digests = Vec::new();
+    for format in FORMATS {
+        let lake = Lake::new();
+        let to = lake.path("countries").display().to_string();
+        let file = judge("do_convert", json!({ "source": countries(), "to": to, "format": format }));
+        let more = "[batch]\ngranularity = \"content\"\n[table]\nname = \"ns.countries\"\n";
+        lake.write("job.toml", job(format, file.as_str().unwrap(), more));
+        let report = lake.ingest(&["job.toml"]).committed();
+        assert_eq!(
+            (&report["rows"], &report["rejected"], &report["without_geometry"]),
+            (&json!(177), &json!(0), &json!(0))
+        );
+        lake.nothing_wrong(
+            "spatial_differences",
+            json!({ "table": COUNTRIES, "source": countries(), "cell": "h3_cell", "resolution": 7 }),
+        );
+        lake.nothing_wrong("unsound", json!({ "table": COUNTRIES }));
+        let rows = lake.ask("spatial_digest", json!({ "table": COUNTRIES, "leave_out": ["ingest_batch_id"] }));
+        digests.push((format, rows, report["batch_id"].clone()));
+    }
+    for (format, rows, batch_id) in &digests {
+        assert_eq!(rows, &digests[0].1, "rows of {format}");
+        // The id of a batch of this granularity is a digest of the rows, their names and types.
+        assert_eq!(batch_id, &digests[0].2, "content of {format}");
+    }
+}
+
+#[test]
+fn parcels_arrive_with_their_areas_and_the_cells_of_proj_and_h3() {
+    let lake = Lake::new();
+    let parcels = data("parcels.gpkg").display().to_string();
+    let more = "[batch]\ngranularity = \"slice\"\n\
+                [table]\nname = \"ns.parcels\"\nmode = \"slice\"\nslice = { run_date = \"$run_date\" }\n";
+    lake.write("job.toml", job("geopackage", &parcels, more).replace("resolution = 7", "resolution = 10"));
+    let run = |date: &str| lake.ingest(&["job.toml", "--run-date", date, "--force"]).committed();
+    for _ in 0..3 {
+        assert_eq!(run("2026-08-11")["rows"], 21_253);
+        let counted = lake.ask("count", json!({ "table": PARCELS, "key": "label" }));
+        assert_eq!(counted, json!({ "rows": 21_253, "distinct": 21_253 }));
+    }
+    let found = lake.ask("parcel_cells", json!({ "table": PARCELS, "source": parcels, "resolution": 10 }));
+    assert_eq!((&found["rows"], &found["same"]), (&json!(21_253), &json!(true)), "{found}");
+    assert_eq!(found["areas"][0], found["areas"][1]);
+    // A point within a millimetre of the edge of a cell may be given to either: neighbours, whose centres are 130 m apart.
+    assert!(found["different"].as_u64().unwrap() <= 2 && found["farthest_m"].as_f64().unwrap() < 200.0, "{found}");
+    assert_eq!(run("2026-08-12")["rows"], 21_253);
+    let counted = lake.ask("count", json!({ "table": PARCELS, "key": "label" }));
+    assert_eq!(counted, json!({ "rows": 42_506, "distinct": 21_253 }));
+    let crs = &lake.ask("table", json!({ "table": PARCELS }))["properties"];
+    assert_eq!(crs["ingest.crs.geometry"], "EPSG:27700");
+    let transformation: Value =
+        serde_json::from_str(crs["ingest.transformation.EPSG:27700"].as_str().unwrap()).unwrap();
+    assert!(transformation["library"].as_str().unwrap().starts_with("proj4rs "), "{transformation}");
+}
+
+#[rstest]
+#[case::degrees("shapefile", "countries", "OGC:CRS84")]
+#[case::british_grid("geopackage", "parcels", "EPSG:27700")]
+fn other_readers_see_geometry_and_its_reference_system(#[case] format: &str, #[case] what: &str, #[case] crs: &str) {
+    let lake = Lake::new();
+    let file = if what == "countries" { countries() } else { data("parcels.gpkg").display().to_string() };
+    let more = "bbox = \"bbox\"\n---[batch]\ngranularity = \"files\"\n[table]\nname = \"ns.t\"\n";
+    lake.write("job.toml", job(format, &file, more));
+    let rows = lake.ingest(&["job.toml"]).committed()["rows"].clone();
+    let seen = lake.ask("seen_as_geometry", json!({ "table": "ns.t" }));
+    let [seen] = seen.as_array().unwrap().as_slice() else { panic!("{seen}") };
+    assert_eq!(seen["geopandas"]["rows"], rows);
+    assert_eq!(seen["gdal"]["rows"], rows);
+    assert_eq!(seen["duckdb"]["rows"], rows);
+    assert!(seen["duckdb"]["type"].as_str().unwrap().starts_with("GEOMETRY"), "{seen:#}");
+    assert_eq!(seen["geopandas"]["crs"], crs, "{seen:#}");
+    assert_eq!(seen["geopandas"]["bounds"], seen["gdal"]["bounds"]);
+    // GDAL names longitude and latitude after the system whose axes it swaps.
+    let gdal = if crs == "OGC:CRS84" { ["OGC:CRS84", "EPSG:4326"].as_slice() } else { &[crs] };
+    assert!(gdal.contains(&seen["gdal"]["crs"].as_str().unwrap()), "{seen:#}");
+}
+
+#[test]
+fn duckdb_leaves_out_what_the_boxes_rule_out() {
+    let lake = Lake::new();
+    let parcels = data("parcels.gpkg").display().to_string();
+    let more = "bbox = \"bbox\"\n---[batch]\ngranularity = \"files\"\n\
+                [table]\nname = \"ns.t\"\nproperties = { \"write.parquet.row-group-size-bytes\" = \"1048576\" }\n\
+                sort = [\"reference\"]\n";
+    lake.write("job.toml", job("geopackage", &parcels, more).replace("sort = [\"reference\"]\n", ""));
+    lake.ingest(&["job.toml"]).committed();
+    let live = lake.files("ns.t");
+    assert!(live[0]["lower"]["bbox.xmin"].is_number() && live[0]["upper"]["bbox.ymax"].is_number(), "{:#}", live[0]);
+    assert!(live[0]["lower"].get("geometry").is_none(), "{:#}", live[0]);
+    let scanned =
+        lake.ask("rows_scanned", json!({ "table": "ns.t", "where": "bbox.xmin > 509000 AND bbox.ymin > 317000" }));
+    assert!(scanned["groups"].as_u64().unwrap() > 3, "{scanned}");
+    let none = lake.ask("rows_scanned", json!({ "table": "ns.t", "where": "bbox.xmin > 600000" }));
+    assert_eq!(none["found"], 0);
+}
+
+#[test]
+fn a_folder_of_files_resumes_where_it_stopped() {
+    let lake = Lake::new();
+    for number in 0..18 {
+        let to = lake.path(format!("folder/part{number:02}"));
+        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+        judge("do_part", json!({ "source": countries(), "to": to.display().to_string(), "part": number, "parts": 18 }));
+    }
+    let more = "[batch]\ngranularity = \"file\"\n[table]\nname = \"ns.countries\"\n";
+    lake.write("job.toml", job("shapefile", "folder/*.shp", more));
+    let statuses = |arguments: &[&str]| -> Vec<String> {
+        let run = lake.ingest(arguments).ends(Exit::Done);
+        let told = run.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        told.map(|report| report["status"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(statuses(&["job.toml"]), ["committed"; 18]);
+    assert_eq!(statuses(&["job.toml"]), ["skipped"; 18]);
+    judge("do_unpack_again", json!({ "folder": lake.path("folder").display().to_string() }));
+    assert_eq!(statuses(&["job.toml"]), ["skipped"; 18]);
+    let counted = lake.ask("count", json!({ "table": COUNTRIES, "key": "iso_a3" }));
+    assert_eq!(counted["rows"], 177);
+}
+
+/// Memory does not depend on the size of the file: it is one line, and 64 MiB of it.
+#[test]
+fn a_feature_collection_on_one_line_is_read_in_little_memory() {
+    let lake = Lake::new();
+    let more =
+        "[batch]\ngranularity = \"files\"\n[table]\nname = \"ns.world\"\n[limits]\nmemory = \"64MiB\"\nthreads = 2\n";
+    lake.write("job.toml", job("geojson", &data("small_world.geojson").display().to_string(), more));
+    let peak = lake.peak_memory(&["ingest", "job.toml", "--json"]);
+    assert!(peak < 200 << 20, "{} MiB", peak >> 20);
+}
+
+/// The same with a file of 1 GiB.
+#[test]
+#[ignore = "takes minutes and 1 GiB of disk: cargo test --workspace --features sql --test system -- --ignored a_gibibyte"]
+fn a_gibibyte_of_features_on_one_line_is_read_in_little_memory() {
+    let lake = Lake::new();
+    let more =
+        "[batch]\ngranularity = \"files\"\n[table]\nname = \"ns.world\"\n[limits]\nmemory = \"64MiB\"\nthreads = 2\n";
+    lake.write("job.toml", job("geojson", &data("world.geojson").display().to_string(), more));
+    let peak = lake.peak_memory(&["ingest", "job.toml", "--json"]);
+    assert!(peak < 300 << 20, "{} MiB", peak >> 20);
+}
