@@ -1,6 +1,6 @@
 //! Geometries of GeoJSON (RFC 7946, section 3.1). `serde_json` splits the object into its members and proves that they are
-//! JSON; the arrays of `coordinates` are then read here, number by number: `serde_json` may be off by the last bit in a
-//! number, and a geometry is to be the one that was written.
+//! JSON; the arrays of `coordinates` are then read here, number by number: `serde_json` is off by the last bit in one of eight
+//! longitudes that are written with all their digits, and a geometry is to be the one that was written.
 
 use std::borrow::Cow;
 

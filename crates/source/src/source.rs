@@ -1,7 +1,7 @@
 //! A source: its settings checked, its files found.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use hexfloe_batch::FileFact;
 
@@ -10,6 +10,7 @@ use crate::declared::{self, Declared};
 use crate::error::Error;
 use crate::files::{self, InputFile};
 use crate::geo::{self, GeometryColumn};
+use crate::geojson::{GeojsonReader, Layout, Survey};
 use crate::ndjson::NdjsonReader;
 use crate::parallel;
 use crate::row_groups::ParquetFiles;
@@ -26,6 +27,7 @@ pub struct Source {
     dialect: Dialect,
     declared: Declared,
     files: Arc<[InputFile]>,
+    survey: Arc<OnceLock<Arc<Survey>>>,
 }
 
 impl Source {
@@ -50,7 +52,7 @@ impl Source {
         let dialect = Dialect::new(&settings.csv)?;
         let declared = Declared::by_job(&settings.schema)?;
         let files = files::find(&settings.paths, base)?.into();
-        Ok(Self { settings, dialect, declared, files })
+        Ok(Self { settings, dialect, declared, files, survey: Arc::default() })
     }
 
     /// What the job says.
@@ -92,7 +94,7 @@ impl Source {
     }
 
     /// The geometry columns of the files, the primary one first; none where the format knows of none. Reads as little as
-    /// says so: footers and headers.
+    /// says so: footers and headers; all of a GeoJSON file, whose `crs` may stand anywhere (once, for this and for scans).
     ///
     /// # Errors
     ///
@@ -101,7 +103,11 @@ impl Source {
         match self.settings.format {
             Format::Geoparquet => geo::agreed(&self.files, geo::of_parquet),
             Format::Csv | Format::Ndjson | Format::Parquet => Ok(Vec::new()),
-            Format::Geojson | Format::Geojsonseq | Format::Flatgeobuf | Format::Geopackage | Format::Shapefile => {
+            Format::Geojson | Format::Geojsonseq => {
+                let survey = self.survey()?;
+                geo::agreed(&self.files, |file| Ok(survey.geometries(file)))
+            }
+            Format::Flatgeobuf | Format::Geopackage | Format::Shapefile => {
                 Err(Error::setting("source.format", "cannot be read yet"))
             }
         }
@@ -138,16 +144,27 @@ impl Source {
         }
     }
 
+    /// What the first pass over GeoJSON finds. It is made once.
+    fn survey(&self) -> Result<Arc<Survey>, Error> {
+        if let Some(survey) = self.survey.get() {
+            return Ok(Arc::clone(survey));
+        }
+        let layout = geojson_layout(self.settings.format);
+        let survey = Arc::new(Survey::make(&self.files, layout, &self.settings.limits)?);
+        Ok(Arc::clone(self.survey.get_or_init(|| survey)))
+    }
+
     fn scan_files(&self, options: &ScanOptions) -> Result<Scan, Error> {
         let declared = self.declared.with_table(&options.declared);
         let ScanOptions { batch_rows, threads, .. } = *options;
+        let limits = &self.settings.limits;
         Ok(match self.settings.format {
             Format::Csv => {
-                let reader = CsvReader::open(&self.files, &self.dialect, &declared, batch_rows, threads)?;
+                let reader = CsvReader::open(&self.files, &self.dialect, limits, &declared, batch_rows, threads)?;
                 Scan::serial(Arc::clone(reader.schema()), reader.rows(), Box::new(reader))
             }
             Format::Ndjson => {
-                let reader = NdjsonReader::open(&self.files, &declared, batch_rows)?;
+                let reader = NdjsonReader::open(&self.files, &declared, limits, batch_rows)?;
                 Scan::serial(Arc::clone(reader.schema()), Some(reader.rows()), Box::new(reader))
             }
             Format::Parquet | Format::Geoparquet => {
@@ -157,11 +174,29 @@ impl Source {
                 let files = ParquetFiles::open(&self.files, &declared, batch_rows, threads)?;
                 Scan::row_groups(Arc::clone(files.schema()), files.rows(), files.row_groups())
             }
-            Format::Geojson | Format::Geojsonseq | Format::Flatgeobuf | Format::Geopackage | Format::Shapefile => {
+            Format::Geojson | Format::Geojsonseq => {
+                // Files with several reference systems have no common schema.
+                self.geometries()?;
+                let survey = self.survey()?;
+                let reader = GeojsonReader::open(
+                    &self.files,
+                    geojson_layout(self.settings.format),
+                    &survey,
+                    &declared,
+                    limits,
+                    batch_rows,
+                )?;
+                Scan::serial(Arc::clone(reader.schema()), Some(reader.rows()), Box::new(reader))
+            }
+            Format::Flatgeobuf | Format::Geopackage | Format::Shapefile => {
                 return Err(Error::setting("source.format", "cannot be read yet"));
             }
         })
     }
+}
+
+fn geojson_layout(format: Format) -> Layout {
+    if format == Format::Geojsonseq { Layout::Sequence } else { Layout::Document }
 }
 
 fn check_required(scan: &Scan, columns: &[String], file: &str) -> Result<(), Error> {

@@ -3,6 +3,9 @@
 
 mod binary;
 mod geojson;
+mod headed;
+mod laws;
+mod representative;
 mod text;
 
 use hexfloe_geometry::{Limits, Problem, from_text};

@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may stop at the first surprise")]
 
+mod compressed;
 mod csv;
+mod geojson;
 mod ndjson;
 mod parquet;
 #[cfg(feature = "sql")]
