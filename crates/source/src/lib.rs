@@ -71,12 +71,15 @@
 //! - **It does not run SQL** unless it is built with the feature `sql`, which brings a query engine and many minutes of
 //!   compilation. Then a job's `select` is run over the table `input`, in one partition, in bounded memory.
 
+mod companions;
 mod csv;
 mod declared;
 mod error;
 mod files;
 mod geo;
+mod geopackage;
 mod infer;
+mod layers;
 mod names;
 mod ndjson;
 mod parallel;
