@@ -19,3 +19,10 @@ pub enum Problem {
     #[error("is beyond the limits: {0}")]
     TooLarge(String),
 }
+
+/// The beginning of a text, on one line, for a message.
+pub(crate) fn excerpt(text: &str) -> String {
+    let mut characters = text.chars();
+    let beginning: String = characters.by_ref().take(20).collect();
+    if characters.next().is_some() { format!("{beginning:?}…") } else { format!("{beginning:?}") }
+}

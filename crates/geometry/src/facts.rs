@@ -1,5 +1,6 @@
 //! What a geometry is, and where.
 
+use crate::walk::{Step, Walk, positions};
 use crate::{Dimensions, GeometryType, Problem};
 
 /// What is known of a geometry without looking at what it means.
@@ -11,7 +12,7 @@ pub struct Facts {
     pub dimensions: Dimensions,
     /// `[xmin, ymin, xmax, ymax]`; `None` where it has no coordinate.
     pub bbox: Option<[f64; 4]>,
-    /// How many coordinates it has.
+    /// How many coordinates it has; the empty point has none.
     pub coordinates: usize,
 }
 
@@ -21,6 +22,25 @@ pub struct Facts {
 ///
 /// If it is none.
 pub fn facts(wkb: &[u8]) -> Result<Facts, Problem> {
-    let _ = wkb;
-    Err(Problem::Unreadable("not yet".to_owned()))
+    let mut walk = Walk::new();
+    let Some(Step::Geometry(geometry_type, dimensions)) = walk.step(wkb)? else {
+        return Err(Problem::Unreadable("it has no type".to_owned()));
+    };
+    let mut facts = Facts { geometry_type, dimensions, bbox: None, coordinates: 0 };
+    while let Some(step) = walk.step(wkb)? {
+        let Step::Coordinates(range, width) = step else { continue };
+        for [x, y] in positions(wkb, range, width) {
+            if x.is_finite() && y.is_finite() {
+                facts.coordinates += 1;
+                facts.bbox = Some(widened(facts.bbox, [x, y]));
+            }
+        }
+    }
+    Ok(facts)
+}
+
+fn widened(bbox: Option<[f64; 4]>, [x, y]: [f64; 2]) -> [f64; 4] {
+    let [west, south, east, north] = bbox.unwrap_or([x, y, x, y]);
+    // Adding zero turns -0 into 0: which of the two `min` returns depends on their order.
+    [west.min(x), south.min(y), east.max(x), north.max(y)].map(|corner| corner + 0.0)
 }

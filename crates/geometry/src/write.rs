@@ -1,5 +1,10 @@
 //! Writing: little-endian ISO well-known binary, one geometry after another into one buffer.
 
+use std::fmt;
+
+/// The NaN that is written. Of `f64::NAN` the bits are not promised.
+pub(crate) const NAN: f64 = f64::from_bits(0x7ff8_0000_0000_0000);
+
 /// Which coordinates a geometry has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Dimensions {
@@ -34,6 +39,18 @@ impl Dimensions {
     }
 }
 
+/// `XY`, `XYZ`, `XYM`, `XYZM`.
+impl fmt::Display for Dimensions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Xy => "XY",
+            Self::Xyz => "XYZ",
+            Self::Xym => "XYM",
+            Self::Xyzm => "XYZM",
+        })
+    }
+}
+
 /// The seven types of the simple features, by their code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum GeometryType {
@@ -51,6 +68,53 @@ pub enum GeometryType {
     MultiPolygon = 6,
     /// Anything.
     GeometryCollection = 7,
+}
+
+impl GeometryType {
+    /// All of them, in the order of their codes.
+    pub const ALL: [Self; 7] = [
+        Self::Point,
+        Self::LineString,
+        Self::Polygon,
+        Self::MultiPoint,
+        Self::MultiLineString,
+        Self::MultiPolygon,
+        Self::GeometryCollection,
+    ];
+
+    /// The type of that code: 1 to 7.
+    pub fn from_code(code: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|&known| known as u32 == code)
+    }
+
+    /// Its name, as `GeoJSON` and `GeoParquet` write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Point => "Point",
+            Self::LineString => "LineString",
+            Self::Polygon => "Polygon",
+            Self::MultiPoint => "MultiPoint",
+            Self::MultiLineString => "MultiLineString",
+            Self::MultiPolygon => "MultiPolygon",
+            Self::GeometryCollection => "GeometryCollection",
+        }
+    }
+
+    /// What its members are, where it has members of one type.
+    pub const fn member(self) -> Option<Self> {
+        match self {
+            Self::MultiPoint => Some(Self::Point),
+            Self::MultiLineString => Some(Self::LineString),
+            Self::MultiPolygon => Some(Self::Polygon),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for GeometryType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 /// Writes geometries of one dimension. Coordinates are flat: `x y x y …`, or `x y z x y z …`.
@@ -73,7 +137,7 @@ impl<'a> WkbWriter<'a> {
         self.header(GeometryType::Point);
         match coordinate {
             Some(coordinate) => self.numbers(coordinate),
-            None => (0..self.dimensions.width()).for_each(|_| self.numbers(&[f64::NAN])),
+            None => (0..self.dimensions.width()).for_each(|_| self.numbers(&[NAN])),
         }
     }
 
