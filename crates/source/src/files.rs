@@ -15,7 +15,9 @@ use std::sync::{Arc, OnceLock};
 use hexfloe_batch::{FileFact, Sha256Hex};
 use sha2::{Digest, Sha256};
 
+use crate::companions;
 use crate::error::Error;
+use crate::settings::Format;
 
 /// How much is read at a time when a file is read from end to end.
 pub(crate) const CHUNK: usize = 256 * 1024;
@@ -27,6 +29,7 @@ pub struct InputFile {
     path: PathBuf,
     identity: Identity,
     digest: Arc<OnceLock<Sha256Hex>>,
+    companions: Arc<[InputFile]>,
 }
 
 /// What tells a file from the one that replaces it.
@@ -75,6 +78,27 @@ impl InputFile {
         self.identity.size
     }
 
+    /// The files that belong to this one, such as the `.dbf` of a shapefile, by name.
+    #[must_use]
+    pub fn companions(&self) -> &[InputFile] {
+        &self.companions
+    }
+
+    /// The companion with this extension.
+    pub(crate) fn companion(&self, extension: &str) -> Option<&InputFile> {
+        self.companions.iter().find(|companion| companions::has_extension(&companion.path, extension))
+    }
+
+    /// This file and its companions.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &InputFile> {
+        std::iter::once(self).chain(self.companions.iter())
+    }
+
+    /// Where it lies, for libraries that open files themselves.
+    pub(crate) fn location(&self) -> &Path {
+        &self.path
+    }
+
     pub(crate) fn name(&self) -> &Arc<str> {
         &self.name
     }
@@ -87,7 +111,12 @@ impl InputFile {
         Ok(file)
     }
 
+    /// Checks the file and its companions.
     pub(crate) fn check_unchanged(&self) -> Result<(), Error> {
+        self.parts().try_for_each(Self::check_this)
+    }
+
+    fn check_this(&self) -> Result<(), Error> {
         match fs::metadata(&self.path) {
             Ok(metadata) => self.same(&metadata),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(self.changed("it is gone")),
@@ -169,8 +198,8 @@ impl Sequential {
     }
 }
 
-/// Finds the files that `patterns` mean, relative to `base`: sorted by name, each once.
-pub(crate) fn find(patterns: &[String], base: &Path) -> Result<Vec<InputFile>, Error> {
+/// Finds the files of a format that `patterns` mean, relative to `base`: sorted by name, each once, with its companions.
+pub(crate) fn find(patterns: &[String], base: &Path, format: Format) -> Result<Vec<InputFile>, Error> {
     if patterns.is_empty() {
         return Err(Error::setting("source.paths", "no paths: name at least one file or pattern"));
     }
@@ -178,8 +207,11 @@ pub(crate) fn find(patterns: &[String], base: &Path) -> Result<Vec<InputFile>, E
     // Keyed by where the path really leads: one file behind two names (a link, two patterns) is read once, by the lesser name.
     let mut found: BTreeMap<PathBuf, InputFile> = BTreeMap::new();
     for pattern in patterns {
-        for path in matches(pattern, base)? {
-            let file = inspect(pattern, &path, base)?;
+        for path in matches(pattern, base, format)? {
+            let mut file = inspect(pattern, &path, base)?;
+            let beside = companions::of(format, &path).map_err(Error::io(&file.name, "look beside"))?;
+            let beside = beside.iter().map(|path| inspect(pattern, path, base)).collect::<Result<Vec<_>, _>>()?;
+            file.companions = beside.into();
             let real = fs::canonicalize(&path).map_err(Error::io(&file.name, "look at"))?;
             match found.get(&real) {
                 Some(known) if known.name <= file.name => {}
@@ -195,7 +227,7 @@ pub(crate) fn find(patterns: &[String], base: &Path) -> Result<Vec<InputFile>, E
 }
 
 /// The paths that one pattern means.
-fn matches(pattern: &str, base: &Path) -> Result<Vec<PathBuf>, Error> {
+fn matches(pattern: &str, base: &Path, format: Format) -> Result<Vec<PathBuf>, Error> {
     let refuse = |problem: String| Error::Path { path: pattern.to_owned(), problem };
     if pattern.is_empty() {
         return Err(refuse("is empty: name a file or a pattern".to_owned()));
@@ -204,6 +236,15 @@ fn matches(pattern: &str, base: &Path) -> Result<Vec<PathBuf>, Error> {
         return Err(refuse("is a URL: only local files can be read, so fetch it first".to_owned()));
     }
     let literal = base.join(pattern);
+    if literal.is_dir()
+        && let Some(paths) = companions::in_folder(format, &literal)
+    {
+        let paths = paths.map_err(Error::io(pattern, "list"))?;
+        if paths.is_empty() {
+            return Err(refuse(format!("is a folder without a {format}: check whether the input has arrived")));
+        }
+        return Ok(paths);
+    }
     if literal.exists() || !pattern.contains(['*', '?', '[']) {
         return Ok(vec![literal]);
     }
@@ -224,7 +265,7 @@ fn matches(pattern: &str, base: &Path) -> Result<Vec<PathBuf>, Error> {
             Error::io(&file, "list")(error.into())
         })?;
         // `**` and `*` match folders too. What is no folder and no file (a socket, a dangling link) is refused later.
-        if !path.is_dir() {
+        if !path.is_dir() && companions::is_input(format, &path) {
             paths.push(path);
         }
     }
@@ -255,6 +296,7 @@ fn inspect(pattern: &str, path: &Path, base: &Path) -> Result<InputFile, Error> 
         path: path.to_owned(),
         identity: Identity::of(&metadata),
         digest: Arc::new(OnceLock::new()),
+        companions: Arc::new([]),
     })
 }
 
@@ -310,7 +352,7 @@ mod tests {
 
     fn names(patterns: &[&str], base: &Path) -> Vec<String> {
         let patterns: Vec<String> = patterns.iter().map(ToString::to_string).collect();
-        find(&patterns, base).unwrap().iter().map(|file| file.path().to_owned()).collect()
+        find(&patterns, base, Format::Csv).unwrap().iter().map(|file| file.path().to_owned()).collect()
     }
 
     #[rstest]
@@ -373,7 +415,7 @@ mod tests {
     #[case("a[", "does not exist")]
     fn what_cannot_be_read_is_refused_by_name(#[case] path: &str, #[case] problem: &str) {
         let folder = folder();
-        let error = find(&[path.to_owned()], folder.path()).unwrap_err();
+        let error = find(&[path.to_owned()], folder.path(), Format::Csv).unwrap_err();
         if path == "a[" {
             assert!(error.to_string().contains("is not a pattern"), "{error}");
         } else {
@@ -385,11 +427,11 @@ mod tests {
 
     #[test]
     fn no_paths_at_all_is_a_configuration_error() {
-        assert_eq!(find(&[], Path::new(".")).unwrap_err().kind(), ErrorKind::Configuration);
+        assert_eq!(find(&[], Path::new("."), Format::Csv).unwrap_err().kind(), ErrorKind::Configuration);
     }
 
     fn one(folder: &TempDir) -> InputFile {
-        find(&["a.csv".to_owned()], folder.path()).unwrap().remove(0)
+        find(&["a.csv".to_owned()], folder.path(), Format::Csv).unwrap().remove(0)
     }
 
     #[test]

@@ -71,6 +71,7 @@
 //! - **It does not run SQL** unless it is built with the feature `sql`, which brings a query engine and many minutes of
 //!   compilation. Then a job's `select` is run over the table `input`, in one partition, in bounded memory.
 
+mod companions;
 mod content;
 mod csv;
 mod declared;
@@ -78,8 +79,10 @@ mod error;
 mod files;
 mod geo;
 mod geojson;
+mod geopackage;
 mod infer;
 mod json;
+mod layers;
 mod names;
 mod ndjson;
 mod parallel;

@@ -42,7 +42,7 @@ struct Column {
     change: Change,
 }
 
-enum Change {
+pub(crate) enum Change {
     /// At most the metadata of fields inside a nested type.
     None,
     /// To a type that holds all values of this one.
@@ -184,7 +184,7 @@ impl ParquetFiles {
     }
 }
 
-fn cast(array: &ArrayRef, to: &DataType, input: &InputFile) -> Result<ArrayRef, Error> {
+pub(crate) fn cast(array: &ArrayRef, to: &DataType, input: &InputFile) -> Result<ArrayRef, Error> {
     if array.data_type() == to {
         return Ok(Arc::clone(array));
     }
@@ -194,7 +194,7 @@ fn cast(array: &ArrayRef, to: &DataType, input: &InputFile) -> Result<ArrayRef, 
 
 /// Checks that a file has the columns of the first, and joins what may differ: a column that is never null in one file and
 /// may be in the other.
-fn agree(fields: &mut [Field], first: &str, columns: &[Field], second: &str) -> Result<(), Error> {
+pub(crate) fn agree(fields: &mut [Field], first: &str, columns: &[Field], second: &str) -> Result<(), Error> {
     let differ = |column: &str, problem: String| {
         let (first, second) = (first.to_owned(), second.to_owned());
         Error::FilesDiffer { first, second, column: column.to_owned(), problem }
@@ -220,7 +220,7 @@ fn agree(fields: &mut [Field], first: &str, columns: &[Field], second: &str) -> 
 }
 
 /// The type a column gets, and how it gets there.
-fn planned(field: &Field, declared: &Declared, file: &str) -> Result<(DataType, Change), Error> {
+pub(crate) fn planned(field: &Field, declared: &Declared, file: &str) -> Result<(DataType, Change), Error> {
     let stored = field.data_type();
     if let Some(wanted) = declared.of_job(field.name()) {
         return match (stored, wanted) {

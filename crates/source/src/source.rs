@@ -11,6 +11,8 @@ use crate::error::Error;
 use crate::files::{self, InputFile};
 use crate::geo::{self, GeometryColumn};
 use crate::geojson::{GeojsonReader, Layout, Survey};
+use crate::geopackage;
+use crate::layers::{self, LayerOptions, LayerReader};
 use crate::ndjson::NdjsonReader;
 use crate::parallel;
 use crate::row_groups::ParquetFiles;
@@ -51,7 +53,7 @@ impl Source {
         }
         let dialect = Dialect::new(&settings.csv)?;
         let declared = Declared::by_job(&settings.schema)?;
-        let files = files::find(&settings.paths, base)?.into();
+        let files = files::find(&settings.paths, base, settings.format)?.into();
         Ok(Self { settings, dialect, declared, files, survey: Arc::default() })
     }
 
@@ -67,20 +69,24 @@ impl Source {
         &self.files
     }
 
-    /// The size of all files together.
+    /// The size of all files together, with their companions.
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
-        self.files.iter().map(InputFile::size).sum()
+        self.files.iter().flat_map(InputFile::parts).map(InputFile::size).sum()
     }
 
-    /// The path, size and content hash of each file, in the order of the files. The first call reads all bytes, further calls
+    /// The path, size and content hash of each file and of the companions that belong to it (such as the `.dbf` of a shapefile),
+    /// by path. The first call reads all bytes, further calls
     /// none. `on_bytes` is told of progress, by how many bytes more, from several threads.
     ///
     /// # Errors
     ///
     /// If a file cannot be read, or is not the one that was found.
     pub fn facts(&self, on_bytes: &(dyn Fn(u64) + Sync)) -> Result<Vec<FileFact>, Error> {
-        parallel::map(&self.files, HASHING_THREADS, |file| file.fact(on_bytes))
+        let mut parts: Vec<&InputFile> = self.files.iter().flat_map(InputFile::parts).collect();
+        parts.sort_by(|a, b| a.path().as_bytes().cmp(b.path().as_bytes()));
+        parts.dedup_by(|a, b| a.path() == b.path());
+        parallel::map(&parts, HASHING_THREADS, |file| file.fact(on_bytes))
     }
 
     /// Checks that each file is still the one that was found: device, inode, size and time of modification. To be called after
@@ -107,9 +113,8 @@ impl Source {
                 let survey = self.survey()?;
                 geo::agreed(&self.files, |file| Ok(survey.geometries(file)))
             }
-            Format::Flatgeobuf | Format::Geopackage | Format::Shapefile => {
-                Err(Error::setting("source.format", "cannot be read yet"))
-            }
+            Format::Geopackage => self.of_layers(geopackage::open),
+            Format::Flatgeobuf | Format::Shapefile => Err(Error::setting("source.format", "cannot be read yet")),
         }
     }
 
@@ -188,7 +193,8 @@ impl Source {
                 )?;
                 Scan::serial(Arc::clone(reader.schema()), Some(reader.rows()), Box::new(reader))
             }
-            Format::Flatgeobuf | Format::Geopackage | Format::Shapefile => {
+            Format::Geopackage => self.scan_layers(geopackage::open, &declared, batch_rows)?,
+            Format::Flatgeobuf | Format::Shapefile => {
                 return Err(Error::setting("source.format", "cannot be read yet"));
             }
         })
@@ -197,6 +203,30 @@ impl Source {
 
 fn geojson_layout(format: Format) -> Layout {
     if format == Format::Geojsonseq { Layout::Sequence } else { Layout::Document }
+}
+
+impl Source {
+    /// The geometry columns of layers.
+    fn of_layers(&self, open: layers::Open) -> Result<Vec<GeometryColumn>, Error> {
+        let options = self.layer_options(&self.declared);
+        geo::agreed(&self.files, |file| layers::geometries(open, file, &options))
+    }
+
+    /// The rows of layers.
+    fn scan_layers(&self, open: layers::Open, declared: &Declared, batch_rows: usize) -> Result<Scan, Error> {
+        self.of_layers(open)?;
+        let reader = LayerReader::open(&self.files, open, self.layer_options(declared), batch_rows)?;
+        Ok(Scan::serial(Arc::clone(reader.schema()), reader.rows(), Box::new(reader)))
+    }
+
+    fn layer_options(&self, declared: &Declared) -> LayerOptions {
+        LayerOptions {
+            layer: self.settings.layer.clone(),
+            encoding: self.settings.encoding.clone(),
+            limits: self.settings.limits.clone(),
+            declared: declared.clone(),
+        }
+    }
 }
 
 fn check_required(scan: &Scan, columns: &[String], file: &str) -> Result<(), Error> {

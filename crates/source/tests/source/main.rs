@@ -5,6 +5,7 @@
 mod compressed;
 mod csv;
 mod geojson;
+mod geopackage;
 mod ndjson;
 mod parquet;
 #[cfg(feature = "sql")]
