@@ -21,6 +21,12 @@ pub enum Error {
         /// The text.
         value: String,
     },
+    /// Bytes of a geometry column that are no geometry, where they have been found to be one before.
+    #[error("the geometry {problem}")]
+    Geometry {
+        /// What is wrong.
+        problem: hexfloe_geometry::Problem,
+    },
     /// An offset range that runs backwards.
     #[error("the offsets {start}-{end} run backwards: give the smaller one first")]
     Offsets {
