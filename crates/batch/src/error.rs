@@ -21,12 +21,6 @@ pub enum Error {
         /// The text.
         value: String,
     },
-    /// Bytes of a geometry column that are no geometry, where they have been found to be one before.
-    #[error("the geometry {problem}")]
-    Geometry {
-        /// What is wrong.
-        problem: hexfloe_geometry::Problem,
-    },
     /// An offset range that runs backwards.
     #[error("the offsets {start}-{end} run backwards: give the smaller one first")]
     Offsets {
@@ -110,6 +104,14 @@ pub enum Error {
         row: usize,
         /// What is wrong with it.
         reason: RejectReason,
+    },
+    /// Bytes that are no geometry where every value must be one.
+    #[error("row {row}: the geometry {problem}; take the geometries from `geometries`, which rejects such rows")]
+    NoGeometry {
+        /// The row.
+        row: usize,
+        /// What is wrong with it.
+        problem: hexfloe_geometry::Problem,
     },
     /// Longitudes and latitudes that do not belong together.
     #[error("{lon} longitudes do not go with {lat} latitudes: give one of each for every row")]

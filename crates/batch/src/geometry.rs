@@ -121,8 +121,9 @@ impl GeometrySummary {
     ///
     /// If a value is no geometry.
     pub fn update(&mut self, geometries: &BinaryViewArray) -> Result<(), Error> {
-        for wkb in geometries.iter().flatten() {
-            let facts = hexfloe_geometry::facts(wkb).map_err(|problem| Error::Geometry { problem })?;
+        for (row, wkb) in geometries.iter().enumerate() {
+            let Some(wkb) = wkb else { continue };
+            let facts = hexfloe_geometry::facts(wkb).map_err(|problem| Error::NoGeometry { row, problem })?;
             self.types.insert((facts.geometry_type, facts.dimensions));
             if let Some(bbox) = facts.bbox {
                 self.bounding_box.widen(bbox);
@@ -184,8 +185,9 @@ impl GeometrySummary {
 pub fn bounding_boxes(geometries: &BinaryViewArray) -> Result<StructArray, Error> {
     let mut corners: [Vec<f64>; 4] = Default::default();
     let mut valid = NullBufferBuilder::new(geometries.len());
-    for wkb in geometries {
-        let facts = wkb.map(hexfloe_geometry::facts).transpose().map_err(|problem| Error::Geometry { problem })?;
+    for (row, wkb) in geometries.iter().enumerate() {
+        let facts = wkb.map(hexfloe_geometry::facts).transpose();
+        let facts = facts.map_err(|problem| Error::NoGeometry { row, problem })?;
         let bbox = facts.and_then(|facts| facts.bbox);
         valid.append(bbox.is_some());
         for (values, value) in corners.iter_mut().zip(bbox.unwrap_or_default()) {
@@ -209,34 +211,20 @@ pub fn bounding_box_fields() -> Fields {
 /// It is a box on the plane: points on both sides of the antimeridian give one that spans the world. That is wide, but
 /// true, and no reader can be misled by it into skipping a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct BoundingBox {
+struct BoundingBox {
     corners: Option<[f64; 4]>,
 }
 
 impl BoundingBox {
-    /// A box that holds nothing.
-    pub const fn new() -> Self {
-        Self { corners: None }
-    }
-
-    /// Widens the box to hold `points`; rows without a point do not count.
-    pub fn update(&mut self, points: &Points) {
-        for (lon, lat) in points.lon.iter().zip(&points.lat) {
-            if let (Some(lon), Some(lat)) = (lon, lat) {
-                self.widen([lon, lat, lon, lat]);
-            }
-        }
-    }
-
     /// Widens the box to hold another one.
-    pub fn merge(&mut self, other: &Self) {
+    fn merge(&mut self, other: &Self) {
         if let Some(corners) = other.corners {
             self.widen(corners);
         }
     }
 
     /// `[xmin, ymin, xmax, ymax]`, or nothing if no point was seen.
-    pub const fn to_array(&self) -> Option<[f64; 4]> {
+    const fn to_array(&self) -> Option<[f64; 4]> {
         self.corners
     }
 

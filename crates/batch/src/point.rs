@@ -9,8 +9,12 @@ use arrow::array::{
 use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow::compute::{cast, filter};
 use arrow::datatypes::{DataType, Float64Type};
+use hexfloe_geometry::{LonePoint, Position, lone_point};
 
-use crate::{Error, Lat, Lon, LonLat, Reject, RejectReason, wkb};
+use crate::{Error, Lat, Lon, LonLat, Reject, RejectReason};
+
+/// SRIDs whose coordinates are longitude and latitude on WGS 84: not stated, two-dimensional, three-dimensional.
+const WGS_84: [u32; 3] = [0, 4326, 4979];
 
 /// Which columns hold the points, in degrees on WGS 84.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,7 +104,7 @@ pub fn points(batch: &RecordBatch, columns: &PointColumns) -> Result<(Points, Ve
         PointColumns::Geometry { column } => {
             let array = find(batch, column)?;
             let rows = batch.num_rows();
-            let from_bytes = |bytes: Option<&[u8]>| bytes.map_or(Err(RejectReason::NullGeometry), wkb::point);
+            let from_bytes = |bytes: Option<&[u8]>| bytes.map_or(Err(RejectReason::NullGeometry), from_wkb);
             match array.data_type() {
                 DataType::Binary => {
                     let array = array.as_binary::<i32>();
@@ -120,6 +124,48 @@ pub fn points(batch: &RecordBatch, columns: &PointColumns) -> Result<(Points, Ve
             }
         }
     }
+}
+
+fn from_wkb(bytes: &[u8]) -> Result<LonLat, RejectReason> {
+    let LonePoint { srid, position } = lone_point(bytes)?;
+    if let Some(srid) = srid.filter(|srid| !WGS_84.contains(srid)) {
+        return Err(RejectReason::ForeignReference { srid, expected: 4326 });
+    }
+    match position {
+        Position::At([lon, lat]) => LonLat::from_degrees(Lon(lon), Lat(lat)),
+        Position::Empty => Err(RejectReason::EmptyGeometry),
+        Position::NotAPoint(found) => Err(RejectReason::NotAPoint { found: found.to_owned() }),
+    }
+}
+
+/// Takes two columns of numbers out of `batch` as coordinates of another system than degrees: `lon` holds x, and `lat` y. Only
+/// what is null or not finite is a reject; whether a pair is a place is for the system to say.
+///
+/// # Errors
+///
+/// If a column is missing, ambiguous or of a type that holds no coordinates, or if the two are one.
+pub fn coordinates(batch: &RecordBatch, x: &str, y: &str) -> Result<(Points, Vec<Reject>), Error> {
+    if x == y {
+        return Err(Error::OneColumnForBoth { column: x.to_owned() });
+    }
+    let (x, y) = (degrees(batch, x)?, degrees(batch, y)?);
+    let mut rejects = Vec::new();
+    let mut valid = NullBufferBuilder::new(batch.num_rows());
+    for row in 0..batch.num_rows() {
+        let reason = match (x.is_valid(row).then(|| x.value(row)), y.is_valid(row).then(|| y.value(row))) {
+            (_, None) => Some(RejectReason::NullLatitude),
+            (None, _) => Some(RejectReason::NullLongitude),
+            (Some(x), Some(y)) => [x, y]
+                .into_iter()
+                .find(|value| !value.is_finite())
+                .map(|value| RejectReason::NotFiniteCoordinate { value: value.to_string() }),
+        };
+        valid.append(reason.is_none());
+        rejects.extend(reason.map(|reason| Reject { row, reason }));
+    }
+    let nulls = valid.finish();
+    let of = |column: &Float64Array| Float64Array::new(column.values().clone(), nulls.clone());
+    Ok((Points { lon: of(&x), lat: of(&y) }, rejects))
 }
 
 /// `GeoArrow` points with separated coordinates.

@@ -44,3 +44,26 @@ fn widened(bbox: Option<[f64; 4]>, [x, y]: [f64; 2]) -> [f64; 4] {
     // Adding zero turns -0 into 0: which of the two `min` returns depends on their order.
     [west.min(x), south.min(y), east.max(x), north.max(y)].map(|corner| corner + 0.0)
 }
+
+/// The x of both ends of the first edge of a line or ring whose ends are more than `over` and less than `under` apart in x; edges along a
+/// pole (y of 90 or -90 at both ends) are places, and do not count. `None` where there is none.
+pub fn widest_edge(wkb: &[u8], over: f64, under: f64) -> Option<[f64; 2]> {
+    let mut walk = Walk::new();
+    while let Some(step) = walk.step(wkb).ok()? {
+        let Step::Coordinates(range, width) = step else { continue };
+        let mut earlier: Option<[f64; 2]> = None;
+        for coordinate in wkb.get(range)?.chunks_exact(width * 8) {
+            let number = |at: usize| Some(f64::from_le_bytes(coordinate.get(at * 8..at * 8 + 8)?.try_into().ok()?));
+            let [x, y] = [number(0)?, number(1)?];
+            if let Some([from, from_y]) = earlier {
+                let apart = (x - from).abs();
+                let along_a_pole = y.abs() >= 90.0 && from_y.abs() >= 90.0;
+                if apart > over && apart < under && !along_a_pole {
+                    return Some([from, x]);
+                }
+            }
+            earlier = Some([x, y]);
+        }
+    }
+    None
+}

@@ -52,7 +52,7 @@ mod walk;
 mod write;
 
 pub use error::Problem;
-pub use facts::{Facts, facts};
+pub use facts::{Facts, facts, widest_edge};
 pub use geojson::from_geojson;
 pub use geopackage::{GeoPackageBlob, from_geopackage};
 pub use normalise::{LonePoint, Normalised, Position, lone_point, normalise};

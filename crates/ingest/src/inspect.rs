@@ -11,13 +11,15 @@ use std::path::Path;
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Schema};
-use hexfloe_batch::{CellDerivation, CellType, GeometryRule, GeometrySummary, PointColumns, Resolution};
+use hexfloe_batch::{
+    CellDerivation, CellType, GeometryEncoding, GeometryRule, GeometrySummary, PointColumns, Resolution,
+};
 use hexfloe_crs::{Crs, LonLatTransform};
 use hexfloe_source::{Format, GeometryColumn, ScanOptions, Source, SourceSettings, StatedCrs};
 use serde::Serialize;
 
 use crate::positions::{GeometryInput, Located, Positions, Wanted};
-use crate::{Error, types};
+use crate::{Error, spatial, types};
 
 /// The resolution of the cells that are shown, and of the job that is proposed.
 const RESOLUTION: u8 = 9;
@@ -307,7 +309,7 @@ fn look(
             if let Some(positions) = &found.positions {
                 at.locate(layer, positions, &cells, &mut summary)?;
             } else if let Some(Place { column, .. }) = &found.place {
-                at.summarise(column, &stated, &mut summary)?;
+                at.summarise(column, &mut summary)?;
             }
             layer.rows += batch.batch.num_rows() as u64;
         }
@@ -356,7 +358,7 @@ fn find(
         field.map(|field| field.name().clone())
     };
     if let Some(column) = stated.first() {
-        return of_column(&column.column, &column.encoding, &column.crs, given, problems);
+        return of_column(&column.column, spatial::encoding(column)?, &column.crs, given, problems);
     }
     if let (Some(lat), Some(lon)) = (named(&LATITUDES), named(&LONGITUDES)) {
         let place = Place {
@@ -370,7 +372,7 @@ fn find(
         return Ok(Found { positions, place: Some(place), settings });
     }
     if let Some(column) = named(&GEOMETRIES) {
-        return of_column(&column, "WKB", &StatedCrs::Missing, given, problems);
+        return of_column(&column, GeometryEncoding::Wkb, &StatedCrs::Missing, given, problems);
     }
     if let (Some(x), Some(y)) = (named(&EASTINGS), named(&NORTHINGS)) {
         let place = Place { column: format!("{x}, {y}"), crs: given.map(ToString::to_string), ..Place::default() };
@@ -393,7 +395,7 @@ fn find(
 
 fn of_column(
     column: &str,
-    encoding: &str,
+    encoding: GeometryEncoding,
     stated: &StatedCrs,
     given: Option<&Crs>,
     problems: &mut Vec<String>,
@@ -421,7 +423,7 @@ fn of_column(
         }
     };
     let limits = hexfloe_geometry::Limits::default();
-    let input = GeometryInput { column: column.to_owned(), encoding: encoding.to_owned(), crs, limits, system };
+    let input = GeometryInput { column: column.to_owned(), encoding, crs, limits, repair: None, system };
     Ok(Found { positions: Some(Positions::Geometry(input)), place: Some(place), settings })
 }
 
@@ -474,10 +476,9 @@ impl Rows<'_> {
     }
 
     /// Numbers of which nothing says what they mean.
-    fn summarise(&self, columns: &str, _stated: &[GeometryColumn], summary: &mut GeometrySummary) -> Result<(), Error> {
+    fn summarise(&self, columns: &str, summary: &mut GeometrySummary) -> Result<(), Error> {
         let Some((x, y)) = columns.split_once(", ") else { return Ok(()) };
-        let pair = PointColumns::LatLon { lat: y.to_owned(), lon: x.to_owned() };
-        let (points, _) = hexfloe_batch::coordinates(self.batch, &pair)?;
+        let (points, _) = hexfloe_batch::coordinates(self.batch, x, y)?;
         summary.update(&hexfloe_batch::wkb_points(&points)?)?;
         Ok(())
     }

@@ -9,16 +9,22 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, BinaryViewArray, BinaryViewBuilder, Float64Array, RecordBatch, new_null_array};
 use arrow::datatypes::{DataType, Field};
 use hexfloe_batch::{
-    CoverDerivation, PointColumns, Points, Reject, RejectReason, bounding_box_fields, bounding_boxes, geometries,
-    representative_points, wkb_points,
+    CoverDerivation, GeometryEncoding, PointColumns, Points, Reject, RejectReason, bounding_box_fields, bounding_boxes,
+    geometries, representative_points, wkb_points,
 };
 use hexfloe_crs::{Crs, LonLatTransform};
-use hexfloe_geometry::{Limits, map_coordinates};
+use hexfloe_geometry::{Limits, Repair, map_coordinates, repair, widest_edge};
 
 use crate::Error;
 
 /// A degree more than there are is a metre at most, and how some writers round.
 const RANGE_TOLERANCE: f64 = 1e-6;
+
+/// An edge that is longer than this, in degrees of longitude, may as well go around the other way …
+const HALF_THE_WORLD: f64 = 180.0;
+
+/// … unless it goes all the way around, as those of the world's box and of the poles do.
+const WHOLE_WORLD: f64 = 360.0 - RANGE_TOLERANCE;
 
 /// How the position of a row is found.
 #[derive(Clone, Debug)]
@@ -35,10 +41,10 @@ pub(crate) enum Positions {
 #[derive(Clone, Debug)]
 pub(crate) struct GeometryInput {
     pub(crate) column: String,
-    /// As GeoParquet names encodings; `WKB` for text too.
-    pub(crate) encoding: String,
+    pub(crate) encoding: GeometryEncoding,
     pub(crate) crs: Option<Crs>,
     pub(crate) limits: Limits,
+    pub(crate) repair: Option<Repair>,
     /// To longitude and latitude, where that is needed.
     pub(crate) system: Option<Arc<LonLatTransform>>,
 }
@@ -80,8 +86,24 @@ impl GeometryInput {
     fn read(&self, batch: &RecordBatch) -> Result<(BinaryViewArray, Vec<Reject>), Error> {
         let index = batch.schema().index_of(&self.column).map_err(Error::arrow("find the geometry column"))?;
         let srid = self.crs.as_ref().and_then(srid);
-        Ok(geometries(batch.column(index), &self.encoding, &self.limits, srid)?)
+        let read = geometries(&self.column, batch.column(index), self.encoding, srid, &self.limits)?;
+        match self.repair {
+            None => Ok((read.wkb, read.rejects)),
+            Some(how) => Ok((repaired(&read.wkb, how)?, read.rejects)),
+        }
     }
+}
+
+fn repaired(geometries: &BinaryViewArray, how: Repair) -> Result<BinaryViewArray, Error> {
+    let mut builder = BinaryViewBuilder::with_capacity(geometries.len());
+    let mut buffer = Vec::new();
+    for (row, wkb) in geometries.iter().enumerate() {
+        buffer.clear();
+        let repaired = wkb.map(|wkb| repair(wkb, how, &mut buffer)).transpose();
+        repaired.map_err(|problem| hexfloe_batch::Error::NoGeometry { row, problem })?;
+        builder.append_option(wkb.is_some().then_some(&buffer));
+    }
+    Ok(builder.finish())
 }
 
 /// The number by which EWKB names a system.
@@ -188,8 +210,7 @@ fn read_other(input: &GeometryInput, batch: &RecordBatch, rejects: &mut Vec<Reje
 
 /// Coordinates of another system, as two columns of numbers.
 fn projected(batch: &RecordBatch, x: &str, y: &str, system: &LonLatTransform) -> Result<Located, Error> {
-    let columns = PointColumns::LatLon { lat: y.to_owned(), lon: x.to_owned() };
-    let (found, mut rejects) = hexfloe_batch::coordinates(batch, &columns)?;
+    let (found, mut rejects) = hexfloe_batch::coordinates(batch, x, y)?;
     let points = transform(&found.lon, &found.lat, system, &mut rejects);
     Ok(Located { points: Some(points), columns: Vec::new(), rejects })
 }
@@ -258,12 +279,16 @@ fn refuse_far_out(geometries: &BinaryViewArray, rejects: &mut Vec<Reject>) -> Re
     let out = |value: f64, most: f64| value.abs() > most + RANGE_TOLERANCE;
     for (row, wkb) in geometries.iter().enumerate() {
         let facts = wkb.map(hexfloe_geometry::facts).transpose();
-        let facts = facts.map_err(|problem| hexfloe_batch::Error::Geometry { problem })?;
+        let facts = facts.map_err(|problem| hexfloe_batch::Error::NoGeometry { row, problem })?;
         let Some([xmin, ymin, xmax, ymax]) = facts.and_then(|facts| facts.bbox) else { continue };
         let reason = if let Some(value) = [ymin, ymax].into_iter().find(|value| out(*value, 90.0)) {
             RejectReason::LatitudeOutOfRange { value }
         } else if let Some(value) = [xmin, xmax].into_iter().find(|value| out(*value, 180.0)) {
             RejectReason::LongitudeOutOfRange { value }
+        } else if xmax - xmin > HALF_THE_WORLD
+            && let Some([from, to]) = wkb.and_then(|wkb| widest_edge(wkb, HALF_THE_WORLD, WHOLE_WORLD))
+        {
+            RejectReason::AmbiguousEdge { from, to }
         } else {
             continue;
         };
@@ -301,7 +326,7 @@ fn reproject(
                 rejects.push(Reject { row, reason: RejectReason::OutsideReference { cause: error.to_string() } });
                 builder.append_null();
             }
-            Err(Moved::Problem(problem)) => return Err(hexfloe_batch::Error::Geometry { problem }.into()),
+            Err(Moved::Problem(problem)) => return Err(hexfloe_batch::Error::NoGeometry { row, problem }.into()),
         }
     }
     Ok(builder.finish())

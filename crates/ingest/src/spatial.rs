@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hexfloe_batch::{CellDerivation, Containment, CoverDerivation, GeometryRule, PointColumns};
+use hexfloe_batch::{CellDerivation, Containment, CoverDerivation, GeometryEncoding, GeometryRule, PointColumns};
 use hexfloe_commit::names;
 use hexfloe_crs::{Crs, LonLatTransform};
 use hexfloe_geometry::{Limits, Repair};
@@ -33,7 +33,8 @@ pub(crate) fn additions(
     let geometry = job.geometry.clone().unwrap_or_default();
     let stated = source.geometries()?;
     let limits = limits(&job.source.limits, geometry.repair);
-    let positions = positions(job, &geometry, &stated, &limits, table)?;
+    let repair = geometry.repair.map(|GeometryRepair::CloseRings| Repair::CloseRings);
+    let positions = positions(job, &geometry, &stated, (&limits, repair), table)?;
     if positions.is_none() && (job.h3.is_some() || geometry.store.is_some()) {
         return Err(Error::Job(
             "cells and geometries need positions: set geometry.lat and geometry.lon, or geometry.column".to_owned(),
@@ -67,7 +68,7 @@ fn names_no_column(geometry: &GeometrySettings) -> bool {
 fn limits(input: &InputLimits, repair: Option<GeometryRepair>) -> Limits {
     Limits {
         depth: usize::try_from(input.depth).unwrap_or(usize::MAX),
-        repair: repair.map(|GeometryRepair::CloseRings| Repair::CloseRings),
+        closed_rings: repair.is_none(),
         ..Limits::default()
     }
 }
@@ -81,7 +82,7 @@ fn positions(
     job: &Job,
     geometry: &GeometrySettings,
     stated: &[GeometryColumn],
-    limits: &Limits,
+    (limits, repair): (&Limits, Option<Repair>),
     table: Option<&Table>,
 ) -> Result<Option<Positions>, Error> {
     let given = geometry.crs.as_deref().map(Crs::parse).transpose()?;
@@ -109,15 +110,25 @@ fn positions(
             let crs = reference(column, given, of_file)?;
             let needed = job.h3.is_some() || geometry.store_crs.is_some();
             let system = needed.then(|| LonLatTransform::from(&crs).map(Arc::new)).transpose()?;
-            let encoding = of_file.map_or("WKB", |stated| stated.encoding.as_str()).to_owned();
-            if cells_of_points_only(job, table) && encoding.eq_ignore_ascii_case("wkb") && crs.is_lon_lat() {
+            let encoding = of_file.map_or(Ok(GeometryEncoding::Wkb), encoding)?;
+            if cells_of_points_only(job, table) && encoding == GeometryEncoding::Wkb && crs.is_lon_lat() {
                 return Ok(Some(Positions::Points(PointColumns::Geometry { column: column.to_owned() })));
             }
-            let input = GeometryInput { column: column.to_owned(), encoding, crs: Some(crs), limits: *limits, system };
+            let input =
+                GeometryInput { column: column.to_owned(), encoding, crs: Some(crs), limits: *limits, repair, system };
             Ok(Some(Positions::Geometry(input)))
         }
         _ => Err(Error::Job("geometry: give either `lat` and `lon`, or `x` and `y`, or `column`".to_owned())),
     }
+}
+
+pub(crate) fn encoding(stated: &GeometryColumn) -> Result<GeometryEncoding, Error> {
+    GeometryEncoding::from_name(&stated.encoding).ok_or_else(|| {
+        Error::Mismatch(format!(
+            "the geometry column `{}` is encoded as {}, which is none of the encodings of GeoParquet 1.1",
+            stated.column, stated.encoding
+        ))
+    })
 }
 
 /// A table whose cells are on record as those of points gets no others.
@@ -198,9 +209,15 @@ fn stored(
                 continue;
             }
             let crs = other.crs.known();
-            let (column, encoding) = (other.column.clone(), other.encoding.clone());
-            let input =
-                GeometryInput { column: column.clone(), encoding, crs: crs.clone(), limits: *limits, system: None };
+            let (column, encoding, limits) = (other.column.clone(), encoding(other)?, *limits);
+            let input = GeometryInput {
+                column: column.clone(),
+                encoding,
+                crs: crs.clone(),
+                limits,
+                repair: None,
+                system: None,
+            };
             stored.push(StoredGeometry { name: column, from: Origin::Other(input), crs, bbox: None });
         }
     }

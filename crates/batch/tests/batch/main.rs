@@ -4,6 +4,7 @@
 
 mod cells;
 mod content;
+mod geometries;
 mod geometry;
 mod identity;
 mod points;
