@@ -17,6 +17,7 @@ use crate::parallel;
 use crate::row_groups::ParquetFiles;
 use crate::scan::{Scan, ScanOptions};
 use crate::settings::{Dialect, Format, SourceSettings};
+use crate::shapefile;
 
 /// How many files are hashed at once: more threads than this wait for the disk.
 const HASHING_THREADS: usize = 4;
@@ -108,7 +109,8 @@ impl Source {
             Format::Geoparquet => geo::agreed(&self.files, geo::of_parquet),
             Format::Csv | Format::Ndjson | Format::Parquet => Ok(Vec::new()),
             Format::Geopackage => self.of_layers(geopackage::open),
-            Format::Geojson | Format::Geojsonseq | Format::Flatgeobuf | Format::Shapefile => {
+            Format::Shapefile => self.of_layers(shapefile::open),
+            Format::Geojson | Format::Geojsonseq | Format::Flatgeobuf => {
                 Err(Error::setting("source.format", "cannot be read yet"))
             }
         }
@@ -165,7 +167,8 @@ impl Source {
                 Scan::row_groups(Arc::clone(files.schema()), files.rows(), files.row_groups())
             }
             Format::Geopackage => self.scan_layers(geopackage::open, &declared, batch_rows)?,
-            Format::Geojson | Format::Geojsonseq | Format::Flatgeobuf | Format::Shapefile => {
+            Format::Shapefile => self.scan_layers(shapefile::open, &declared, batch_rows)?,
+            Format::Geojson | Format::Geojsonseq | Format::Flatgeobuf => {
                 return Err(Error::setting("source.format", "cannot be read yet"));
             }
         })
