@@ -86,9 +86,7 @@ pub use digest::Sha256Hex;
 pub use error::Error;
 pub use fingerprint::fingerprint;
 pub use geometries::{Geometries, GeometryEncoding, NativeEncoding, geometries, representative_points};
-pub use geometry::{
-    BoundingBox, GeoColumn, GeoCrs, GeometrySummary, bounding_box_fields, bounding_boxes, geo_metadata, wkb_points,
-};
+pub use geometry::{GeoColumn, GeoCrs, GeometrySummary, bounding_box_fields, bounding_boxes, geo_metadata, wkb_points};
 pub use identity::{BatchId, FileFact, files_digest};
 pub use lonlat::{Axis, Lat, Lon, LonLat};
 pub use point::{PointColumns, Points, coordinates, points};

@@ -285,7 +285,7 @@ impl Block {
 
 /// Appends the geometry of a blob to `out`.
 fn geometry(blob: &[u8], srs_id: Option<i64>, limits: &Limits, out: &mut Vec<u8>) -> Result<(), String> {
-    let found = from_geopackage(blob, limits, out)?;
+    let found = hexfloe_geometry::from_geopackage(blob, limits, out).map_err(|problem| problem.to_string())?.srs_id;
     // 0 and -1 mean that it is not defined, which some writers leave in the geometry while the layer says more.
     let differs = Some(i64::from(found)).filter(|found| ![0, -1].contains(found));
     match (differs, srs_id) {
@@ -294,27 +294,6 @@ fn geometry(blob: &[u8], srs_id: Option<i64>, limits: &Limits, out: &mut Vec<u8>
         }
         _ => Ok(()),
     }
-}
-
-/// Appends the geometry in a blob (section 2.1.3 of the specification) to `out`, and gives the number of its reference system.
-fn from_geopackage(blob: &[u8], limits: &Limits, out: &mut Vec<u8>) -> Result<i32, String> {
-    let [b'G', b'P', 0, flags, srs @ ..] = blob else {
-        return Err("does not begin like a geometry of a GeoPackage".to_owned());
-    };
-    let (Some(srs), true) = (srs.first_chunk::<4>(), flags & 0b0010_0000 == 0) else {
-        return Err("is cut off, or of a type that an extension defines".to_owned());
-    };
-    let srs = if flags & 1 == 1 { i32::from_le_bytes(*srs) } else { i32::from_be_bytes(*srs) };
-    let envelope = match flags >> 1 & 0b111 {
-        0 => 0,
-        1 => 32,
-        2 | 3 => 48,
-        4 => 64,
-        other => return Err(format!("has an envelope of the unknown kind {other}")),
-    };
-    let wkb = blob.get(8 + envelope..).ok_or_else(|| "is cut off".to_owned())?;
-    hexfloe_geometry::normalise(wkb, limits, out).map_err(|problem| problem.to_string())?;
-    Ok(srs)
 }
 
 impl Attribute {

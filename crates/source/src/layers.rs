@@ -268,6 +268,8 @@ pub(crate) enum Value<'a> {
     Date(i32),
     /// Microseconds since 1970-01-01T00:00:00Z.
     Instant(i64),
+    /// Microseconds since 1970-01-01T00:00:00, without a zone.
+    LocalTime(i64),
     Text(&'a str),
     Bytes(&'a [u8]),
 }
@@ -281,6 +283,7 @@ pub(crate) enum Cells {
     Double(PrimitiveBuilder<Float64Type>),
     Date(PrimitiveBuilder<Date32Type>),
     Instant(PrimitiveBuilder<TimestampMicrosecondType>),
+    LocalTime(PrimitiveBuilder<TimestampMicrosecondType>),
     Text(StringViewBuilder),
     Bytes(BinaryViewBuilder),
 }
@@ -301,6 +304,7 @@ impl Cells {
             DataType::Timestamp(_, Some(_)) => {
                 Self::Instant(PrimitiveBuilder::new().with_data_type(types::timestamptz()))
             }
+            DataType::Timestamp(_, None) => Self::LocalTime(PrimitiveBuilder::new()),
             DataType::BinaryView => Self::Bytes(BinaryViewBuilder::new()),
             _ => Self::Text(StringViewBuilder::new()),
         }
@@ -326,6 +330,7 @@ impl Cells {
             }
             (Self::Date(cells), Value::Date(value)) => cells.append_value(value),
             (Self::Instant(cells), Value::Instant(value)) => cells.append_value(value),
+            (Self::LocalTime(cells), Value::LocalTime(value)) => cells.append_value(value),
             (Self::Text(cells), Value::Text(value)) => cells.append_value(value),
             (Self::Bytes(cells), Value::Bytes(value)) => cells.append_value(value),
             _ => {
@@ -344,7 +349,7 @@ impl Cells {
             Self::Float(cells) => cells.append_null(),
             Self::Double(cells) => cells.append_null(),
             Self::Date(cells) => cells.append_null(),
-            Self::Instant(cells) => cells.append_null(),
+            Self::Instant(cells) | Self::LocalTime(cells) => cells.append_null(),
             Self::Text(cells) => cells.append_null(),
             Self::Bytes(cells) => cells.append_null(),
         }
@@ -359,7 +364,7 @@ impl Cells {
             Self::Float(cells) => Arc::new(cells.finish()),
             Self::Double(cells) => Arc::new(cells.finish()),
             Self::Date(cells) => Arc::new(cells.finish()),
-            Self::Instant(cells) => Arc::new(cells.finish()),
+            Self::Instant(cells) | Self::LocalTime(cells) => Arc::new(cells.finish()),
             Self::Text(cells) => Arc::new(cells.finish()),
             Self::Bytes(cells) => Arc::new(cells.finish()),
         }

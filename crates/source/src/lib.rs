@@ -91,6 +91,7 @@ mod scan;
 #[cfg(feature = "sql")]
 mod select;
 mod settings;
+mod shapefile;
 mod source;
 mod text;
 mod types;

@@ -18,6 +18,7 @@ use crate::parallel;
 use crate::row_groups::ParquetFiles;
 use crate::scan::{Scan, ScanOptions};
 use crate::settings::{Dialect, Format, SourceSettings};
+use crate::shapefile;
 
 /// How many files are hashed at once: more threads than this wait for the disk.
 const HASHING_THREADS: usize = 4;
@@ -114,7 +115,8 @@ impl Source {
                 geo::agreed(&self.files, |file| Ok(survey.geometries(file)))
             }
             Format::Geopackage => self.of_layers(geopackage::open),
-            Format::Flatgeobuf | Format::Shapefile => Err(Error::setting("source.format", "cannot be read yet")),
+            Format::Shapefile => self.of_layers(shapefile::open),
+            Format::Flatgeobuf => Err(Error::setting("source.format", "cannot be read yet")),
         }
     }
 
@@ -194,7 +196,8 @@ impl Source {
                 Scan::serial(Arc::clone(reader.schema()), Some(reader.rows()), Box::new(reader))
             }
             Format::Geopackage => self.scan_layers(geopackage::open, &declared, batch_rows)?,
-            Format::Flatgeobuf | Format::Shapefile => {
+            Format::Shapefile => self.scan_layers(shapefile::open, &declared, batch_rows)?,
+            Format::Flatgeobuf => {
                 return Err(Error::setting("source.format", "cannot be read yet"));
             }
         })

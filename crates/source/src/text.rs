@@ -123,6 +123,11 @@ fn float<T: FromStr>(text: &str, decimal_mark: u8) -> Option<T> {
     if decimal_mark == b'.' { text.parse().ok() } else { text.replace(char::from(decimal_mark), ".").parse().ok() }
 }
 
+/// A finite number with a decimal point.
+pub(crate) fn double(text: &str) -> Option<f64> {
+    float::<f64>(text, b'.').filter(|value| value.is_finite())
+}
+
 /// A decimal number as its unscaled value, if it fits without losing a digit.
 fn decimal(text: &str, precision: u8, scale: u8, decimal_mark: u8) -> Option<i128> {
     let (negative, digits) = match text.as_bytes() {

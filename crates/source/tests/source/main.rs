@@ -11,6 +11,7 @@ mod parquet;
 #[cfg(feature = "sql")]
 mod select;
 mod settings;
+mod shapefile;
 
 use std::collections::BTreeMap;
 use std::fs;
