@@ -17,7 +17,7 @@
 //!
 //! Geometries that are no points come in through [`geometries`], which gives them the one form that is stored, and
 //! [`representative_points`] says which point stands for each. For those who want a geometry column beside the cells there
-//! are [`wkb_points`], [`BoundingBox`] and [`geo_metadata`].
+//! are [`wkb_points`], [`bounding_boxes`] and [`geo_metadata`]; a [`CoverDerivation`] adds all cells that cover a geometry.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -66,6 +66,7 @@
 //! WGS 84, and a geometry that says otherwise is rejected.
 
 mod content;
+mod covering;
 mod derivation;
 mod digest;
 mod error;
@@ -81,6 +82,7 @@ mod quality;
 mod record;
 
 pub use content::ContentHasher;
+pub use covering::{Containment, CoverDerivation};
 pub use derivation::{CellDerivation, CellType, GeometryRule, Resolution};
 pub use digest::Sha256Hex;
 pub use error::Error;

@@ -140,8 +140,6 @@ pub enum CoverContainment {
     ContainsCentroid,
     /// Those that lie in it as a whole.
     ContainsBoundary,
-    /// Those that lie in it or touch its boundary, as H3's experimental function has them.
-    IntersectsBoundary,
 }
 
 fn default_cover_column() -> String {

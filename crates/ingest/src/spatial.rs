@@ -163,9 +163,8 @@ fn reference(column: &str, given: Option<Crs>, of_file: Option<&GeometryColumn>)
 fn cover(settings: &CoverSettings) -> Result<CoverDerivation, Error> {
     let containment = match settings.containment {
         CoverContainment::Covers => Containment::Covers,
-        CoverContainment::ContainsCentroid => Containment::ContainsCentroid,
-        CoverContainment::ContainsBoundary => Containment::ContainsBoundary,
-        CoverContainment::IntersectsBoundary => Containment::IntersectsBoundary,
+        CoverContainment::ContainsCentroid => Containment::Center,
+        CoverContainment::ContainsBoundary => Containment::Boundary,
     };
     Ok(CoverDerivation::new(settings.column.clone(), settings.resolution, containment, settings.max_cells)?)
 }
