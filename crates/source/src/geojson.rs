@@ -187,6 +187,7 @@ impl SerialReader for GeojsonReader {
                     }
                 },
             };
+            // What opening has taken counts too: a decoder reads ahead.
             let before = if open.rows == 0 { 0 } else { open.features.consumed() };
             let mut rows = Rows::default();
             let mut more = true;

@@ -92,7 +92,8 @@ impl SerialReader for NdjsonReader {
                     }
                 },
             };
-            let before = open.lines.consumed();
+            // What opening has taken counts too: a decoder reads ahead.
+            let before = if open.rows == 0 { 0 } else { open.lines.consumed() };
             let mut block = Block::default();
             let mut more = true;
             while !block.is_full(self.batch_rows, 0) {
