@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, BinaryViewArray, Int64Builder, ListBuilder};
+use arrow::array::{ArrayRef, BinaryViewArray, Int64Builder, ListBuilder};
 use arrow::datatypes::{DataType, Field};
 use serde_json::json;
 

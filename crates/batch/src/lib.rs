@@ -82,7 +82,7 @@ mod quality;
 mod record;
 
 pub use content::ContentHasher;
-pub use covering::{Containment, CoverDerivation};
+pub use covering::CoverDerivation;
 pub use derivation::{CellDerivation, CellType, GeometryRule, Resolution};
 pub use digest::Sha256Hex;
 pub use error::Error;

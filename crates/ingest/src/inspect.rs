@@ -10,7 +10,7 @@ use std::io::Read;
 use std::path::Path;
 
 use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::{DataType, Schema};
+use arrow::datatypes::Schema;
 use hexfloe_batch::{
     CellDerivation, CellType, GeometryEncoding, GeometryRule, GeometrySummary, PointColumns, Resolution,
 };
@@ -126,18 +126,16 @@ pub fn inspect(files: &[String], crs: Option<&str>, base: &Path) -> Inspection {
 }
 
 fn inspect_file(file: &str, crs: Option<&str>, base: &Path) -> Vec<Layer> {
-    let mut layer = Layer::of(file);
-    let result = (|| {
-        let guess = Guess::of(file, base)?;
-        layer.format = guess.format.to_string();
-        let names = Source::layers(&guess.settings(file, None), base)?;
-        if names.len() < 2 {
-            let name = names.into_iter().next();
-            return Ok(vec![inspect_layer(file, &guess, name, crs, base)]);
+    let guess = match Guess::of(file, base) {
+        Ok(guess) => guess,
+        Err(error) => return vec![Layer { error: Some(told(&error)), ..Layer::of(file) }],
+    };
+    match Source::open(guess.settings(file, None), base).and_then(|source| source.geometries()) {
+        Err(hexfloe_source::Error::Layers { layers, .. }) => {
+            layers.into_iter().map(|name| inspect_layer(file, &guess, Some(name), crs, base)).collect()
         }
-        Ok(names.into_iter().map(|name| inspect_layer(file, &guess, Some(name), crs, base)).collect())
-    })();
-    result.unwrap_or_else(|error: Error| vec![Layer { error: Some(told(&error)), ..layer }])
+        _ => vec![inspect_layer(file, &guess, None, crs, base)],
+    }
 }
 
 fn inspect_layer(file: &str, guess: &Guess, name: Option<String>, crs: Option<&str>, base: &Path) -> Layer {

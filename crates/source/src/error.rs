@@ -36,6 +36,15 @@ pub enum Error {
         problem: String,
     },
 
+    /// A file has several layers, and the job names none.
+    #[error("source.layer: {file} has several layers: choose one of {}", names::listed(.layers))]
+    Layers {
+        /// The file.
+        file: String,
+        /// All of its layers.
+        layers: Vec<String>,
+    },
+
     /// A path of the job leads to nothing that can be read.
     #[error("source.paths: {path:?} {problem}")]
     Path {
@@ -149,9 +158,11 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Setting { .. } | Self::NoColumn { .. } | Self::Select { .. } | Self::OutOfOrder { .. } => {
-                ErrorKind::Configuration
-            }
+            Self::Setting { .. }
+            | Self::NoColumn { .. }
+            | Self::Select { .. }
+            | Self::Layers { .. }
+            | Self::OutOfOrder { .. } => ErrorKind::Configuration,
             Self::Path { .. }
             | Self::Unreadable { .. }
             | Self::Record { .. }

@@ -623,25 +623,13 @@ impl NoLayer {
     pub(crate) fn into_error(self, file: &str) -> Error {
         match self {
             Self::Empty => Error::unreadable(file, "has no layer of features or attributes"),
-            Self::Several(layers) => {
-                let layers = listed(&layers);
-                Error::setting("source.layer", format!("{file} has several layers: choose one of {layers}"))
-            }
+            Self::Several(layers) => Error::Layers { file: file.to_owned(), layers },
             Self::Unknown(layer, near) => {
-                let near = listed(&near);
+                let near = names::listed(&near);
                 Error::setting("source.layer", format!("{file} has no layer `{layer}`: the nearest names are {near}"))
             }
         }
     }
-}
-
-fn listed(layers: &[String]) -> String {
-    const MOST: usize = 20;
-    let mut names: Vec<String> = layers.iter().take(MOST).map(|layer| format!("`{layer}`")).collect();
-    if layers.len() > MOST {
-        names.push(format!("{} more", layers.len() - MOST));
-    }
-    names.join(", ")
 }
 
 /// The layer that a job means, of those that a file has.

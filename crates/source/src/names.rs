@@ -17,3 +17,13 @@ pub(crate) fn hint(near: &[String]) -> String {
     let quoted: Vec<String> = near.iter().map(|name| format!("`{name}`")).collect();
     format!(": the nearest names are {}", quoted.join(", "))
 }
+
+/// Names in a message: the first twenty of them, and how many more there are.
+pub(crate) fn listed(all: &[String]) -> String {
+    const MOST: usize = 20;
+    let mut names: Vec<String> = all.iter().take(MOST).map(|name| format!("`{name}`")).collect();
+    if all.len() > MOST {
+        names.push(format!("{} more", all.len() - MOST));
+    }
+    names.join(", ")
+}
