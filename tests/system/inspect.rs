@@ -51,7 +51,7 @@ fn the_job_that_it_writes_lands_the_file() {
     let report = lake.ingest(&["countries.toml"]).committed();
     assert_eq!((&report["rows"], &report["table"]), (&json!(177), &json!("landing.naturalearth_lowres")));
     // A file that is there is somebody's.
-    lake.hexfloe(&["inspect", &countries, "--job", "countries.toml"]).ends(Exit::Configuration);
+    lake.hexfloe(&["inspect", &countries, "--job", "countries.toml"]).ends(Exit::Usage);
 }
 
 #[test]

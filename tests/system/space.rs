@@ -125,7 +125,7 @@ fn coordinates_of_an_unknown_system_are_refused_until_the_job_says_which(
     #[values("shapefile", "geopackage", "flatgeobuf", "geoparquet", "csv", "parquet")] format: &str,
 ) {
     let (lake, _) = troubled("unstated", format, "");
-    is_refused(lake.ingest(&["job.toml"]), Exit::Configuration, &["geometry.crs", "--crs"]);
+    is_refused(lake.ingest(&["job.toml"]), Exit::Usage, &["geometry.crs", "--crs"]);
     assert_eq!(lake.ask("catalog", json!({})), json!([]));
     let report = lake.ingest(&["job.toml", "--crs", "EPSG:27700"]).committed();
     assert_eq!(report["rows"], 1);
@@ -149,5 +149,5 @@ fn a_job_that_contradicts_its_file_is_refused(
     #[values("shapefile", "geopackage", "geojson", "flatgeobuf", "geoparquet")] format: &str,
 ) {
     let (lake, _) = troubled("british", format, "crs = \"EPSG:2154\"");
-    is_refused(lake.ingest(&["job.toml"]), Exit::Configuration, &["EPSG:27700", "EPSG:2154"]);
+    is_refused(lake.ingest(&["job.toml"]), Exit::Usage, &["EPSG:27700", "EPSG:2154"]);
 }
