@@ -16,7 +16,7 @@
 //!   derivation does on this machine; another derivation is refused before anything is written.
 //!
 //! Geometries that are no points come in through [`geometries`], which gives them the one form that is stored, and
-//! [`representative_points`] says which point stands for each. For those who want a geometry column beside the cells there
+//! [`representative_points`] says which point stands for each; [`cover_cells`] lists the cells of all of it. For those who want a geometry column beside the cells there
 //! are [`wkb_points`], [`BoundingBox`] and [`geo_metadata`].
 //!
 //! ```
@@ -65,7 +65,9 @@
 //! same output in every process and on every thread. It does not reproject: positions are longitude and latitude on
 //! WGS 84, and a geometry that says otherwise is rejected.
 
+mod area;
 mod content;
+mod cover;
 mod derivation;
 mod digest;
 mod error;
@@ -81,6 +83,7 @@ mod quality;
 mod record;
 
 pub use content::ContentHasher;
+pub use cover::{Containment, CoverProblem, cover_cells};
 pub use derivation::{CellDerivation, CellType, GeometryRule, Resolution};
 pub use digest::Sha256Hex;
 pub use error::Error;
