@@ -1,5 +1,8 @@
+use std::collections::BTreeSet;
+
+use h3o::geom::{ContainmentMode, TilerBuilder};
 use hexfloe_batch::{Containment, CoverProblem, Sha256Hex, cover_cells};
-use hexfloe_geometry::{Limits, from_text};
+use hexfloe_geometry::{Limits, Part, from_text, parts};
 use proptest::prelude::*;
 use rstest::rstest;
 
@@ -129,6 +132,32 @@ fn a_cap_on_a_pole_holds_the_cell_of_the_pole(#[case] pole: f64, #[values(2, 3, 
     assert!([&center, &boundary, &covers].iter().all(|cells| cells.contains(&polar)));
     assert!(boundary.len() < center.len() && center.len() < covers.len());
     assert!(boundary.iter().all(|cell| center.contains(cell)) && center.iter().all(|cell| covers.contains(cell)));
+}
+
+/// A second opinion about poles and the antimeridian: the tiler of h3o does not lose its way where edges are short, once it has been told
+/// not to look for polygons that cross.
+#[rstest]
+#[case::north("POLYGON ((-180 80, -90 80, 0 80, 90 80, 180 80, 180 90, -180 90, -180 80))")]
+#[case::south("POLYGON ((-180 -90, 180 -90, 180 -80, 90 -80, 0 -80, -90 -80, -180 -80, -180 -90))")]
+#[case::west_of_the_antimeridian(PIECES[0])]
+#[case::east_of_the_antimeridian(PIECES[1])]
+#[case::sector("POLYGON ((0 70, 30 70, 60 70, 60 90, 0 90, 0 70))")]
+fn the_tiler_of_h3o_finds_the_same(#[case] text: &str, #[values(2, 3, 4)] at: u8) {
+    let mut wkb = Vec::new();
+    from_text(text, &Limits::default(), &mut wkb).unwrap();
+    let Some(Ok(Part::Polygon(rings))) = parts(&wkb).next() else { panic!("{text}") };
+    let polygon =
+        geo::Polygon::new(geo::LineString::from(rings[0].iter().map(|&[x, y]| (x, y)).collect::<Vec<_>>()), vec![]);
+    let modes = [ContainmentMode::ContainsCentroid, ContainmentMode::ContainsBoundary, ContainmentMode::Covers];
+    for (ours, theirs) in MODES.into_iter().zip(modes) {
+        let mut tiler = TilerBuilder::new(at.try_into().unwrap())
+            .containment_mode(theirs)
+            .disable_transmeridian_heuristic()
+            .build();
+        tiler.add(polygon.clone()).unwrap();
+        let tiled: BTreeSet<u64> = tiler.into_coverage().map(u64::from).collect();
+        assert_eq!(cover(text, at, ours).unwrap(), tiled.into_iter().collect::<Vec<_>>(), "{ours:?}");
+    }
 }
 
 #[test]
