@@ -65,7 +65,9 @@
 //! same output in every process and on every thread. It does not reproject: positions are longitude and latitude on
 //! WGS 84, and a geometry that says otherwise is rejected.
 
+mod area;
 mod content;
+mod cover;
 mod covering;
 mod derivation;
 mod digest;
@@ -82,6 +84,7 @@ mod quality;
 mod record;
 
 pub use content::ContentHasher;
+pub use cover::{Containment, CoverProblem, cover_cells};
 pub use covering::CoverDerivation;
 pub use derivation::{CellDerivation, CellType, GeometryRule, Resolution};
 pub use digest::Sha256Hex;

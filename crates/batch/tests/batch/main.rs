@@ -4,6 +4,7 @@
 
 mod cells;
 mod content;
+mod cover;
 mod geometries;
 mod geometry;
 mod identity;
