@@ -16,9 +16,14 @@ use hexfloe_batch::{FileFact, Sha256Hex};
 use sha2::{Digest, Sha256};
 
 use crate::error::Error;
+use crate::remote::{self, Copied, RemoteFile, Remotes};
 
 /// How much is read at a time when a file is read from end to end.
 pub(crate) const CHUNK: usize = 256 * 1024;
+
+/// How patterns are matched, here and in stores: `*` passes over no folder, and no file whose name begins with a dot is matched.
+pub(crate) const PATTERNS: glob::MatchOptions =
+    glob::MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
 
 /// One file of a source.
 #[derive(Clone, Debug)]
@@ -27,6 +32,8 @@ pub struct InputFile {
     path: PathBuf,
     identity: Identity,
     digest: Arc<OnceLock<Sha256Hex>>,
+    /// Where it was copied from, if it is a copy.
+    origin: Option<Arc<RemoteFile>>,
 }
 
 /// What tells a file from the one that replaces it.
@@ -63,7 +70,7 @@ impl Identity {
 
 impl InputFile {
     /// The path relative to the job file, with `/` between its parts; for a file outside of that folder, the path as the job
-    /// gives it. This is the path that is part of the batch id.
+    /// gives it; for one across the network, its URL without query and credentials. This is the path that is part of the batch id.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.name
@@ -88,6 +95,9 @@ impl InputFile {
     }
 
     pub(crate) fn check_unchanged(&self) -> Result<(), Error> {
+        if let Some(origin) = &self.origin {
+            origin.check_unchanged(&self.name)?;
+        }
         match fs::metadata(&self.path) {
             Ok(metadata) => self.same(&metadata),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(self.changed("it is gone")),
@@ -169,14 +179,32 @@ impl Sequential {
     }
 }
 
-/// Finds the files that `patterns` mean, relative to `base`: sorted by name, each once.
-pub(crate) fn find(patterns: &[String], base: &Path) -> Result<Vec<InputFile>, Error> {
+impl TryFrom<Copied> for InputFile {
+    type Error = Error;
+
+    fn try_from(copied: Copied) -> Result<Self, Error> {
+        let Copied { name, path, digest, origin } = copied;
+        let metadata = fs::metadata(&path).map_err(Error::io(&name, "look at the copy of"))?;
+        Ok(Self {
+            name: name.into(),
+            path,
+            identity: Identity::of(&metadata),
+            digest: Arc::new(OnceLock::from(digest)),
+            origin: Some(Arc::new(origin)),
+        })
+    }
+}
+
+/// Finds the files that `patterns` mean, relative to `base`: sorted by name, each once. Those that are URLs are copied.
+pub(crate) fn find(patterns: &[String], base: &Path, remotes: Option<&Remotes>) -> Result<Vec<InputFile>, Error> {
     if patterns.is_empty() {
         return Err(Error::setting("source.paths", "no paths: name at least one file or pattern"));
     }
     let base = if base.as_os_str().is_empty() { Path::new(".") } else { base };
     // Keyed by where the path really leads: one file behind two names (a link, two patterns) is read once, by the lesser name.
     let mut found: BTreeMap<PathBuf, InputFile> = BTreeMap::new();
+    let (urls, patterns): (Vec<&str>, Vec<&str>) =
+        patterns.iter().map(String::as_str).partition(|pattern| remote::is_url(pattern));
     for pattern in patterns {
         for path in matches(pattern, base)? {
             let file = inspect(pattern, &path, base)?;
@@ -190,6 +218,15 @@ pub(crate) fn find(patterns: &[String], base: &Path) -> Result<Vec<InputFile>, E
         }
     }
     let mut files: Vec<InputFile> = found.into_values().collect();
+    if let Some(first) = urls.first() {
+        let Some(remotes) = remotes else {
+            let path = first.split(['?', '#']).next().unwrap_or_default().to_owned();
+            let problem = "is a URL: only local files can be read here, so fetch it first".to_owned();
+            return Err(Error::Path { path, problem });
+        };
+        let copies = remote::fetch(&urls, remotes)?.into_iter();
+        files.extend(copies.map(InputFile::try_from).collect::<Result<Vec<_>, _>>()?);
+    }
     files.sort_by(|a, b| a.name.as_bytes().cmp(b.name.as_bytes()));
     Ok(files)
 }
@@ -199,9 +236,6 @@ fn matches(pattern: &str, base: &Path) -> Result<Vec<PathBuf>, Error> {
     let refuse = |problem: String| Error::Path { path: pattern.to_owned(), problem };
     if pattern.is_empty() {
         return Err(refuse("is empty: name a file or a pattern".to_owned()));
-    }
-    if pattern.contains("://") {
-        return Err(refuse("is a URL: only local files can be read, so fetch it first".to_owned()));
     }
     let literal = base.join(pattern);
     if literal.exists() || !pattern.contains(['*', '?', '[']) {
@@ -213,10 +247,8 @@ fn matches(pattern: &str, base: &Path) -> Result<Vec<PathBuf>, Error> {
     } else {
         format!("{}/{pattern}", glob::Pattern::escape(base))
     };
-    let options =
-        glob::MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
     let entries =
-        glob::glob_with(&full, options).map_err(|error| refuse(format!("is not a pattern: {}", error.msg)))?;
+        glob::glob_with(&full, PATTERNS).map_err(|error| refuse(format!("is not a pattern: {}", error.msg)))?;
     let mut paths = Vec::new();
     for entry in entries {
         let path = entry.map_err(|error| {
@@ -255,6 +287,7 @@ fn inspect(pattern: &str, path: &Path, base: &Path) -> Result<InputFile, Error> 
         path: path.to_owned(),
         identity: Identity::of(&metadata),
         digest: Arc::new(OnceLock::new()),
+        origin: None,
     })
 }
 
@@ -310,7 +343,7 @@ mod tests {
 
     fn names(patterns: &[&str], base: &Path) -> Vec<String> {
         let patterns: Vec<String> = patterns.iter().map(ToString::to_string).collect();
-        find(&patterns, base).unwrap().iter().map(|file| file.path().to_owned()).collect()
+        find(&patterns, base, None).unwrap().iter().map(|file| file.path().to_owned()).collect()
     }
 
     #[rstest]
@@ -373,7 +406,7 @@ mod tests {
     #[case("a[", "does not exist")]
     fn what_cannot_be_read_is_refused_by_name(#[case] path: &str, #[case] problem: &str) {
         let folder = folder();
-        let error = find(&[path.to_owned()], folder.path()).unwrap_err();
+        let error = find(&[path.to_owned()], folder.path(), None).unwrap_err();
         if path == "a[" {
             assert!(error.to_string().contains("is not a pattern"), "{error}");
         } else {
@@ -385,11 +418,11 @@ mod tests {
 
     #[test]
     fn no_paths_at_all_is_a_configuration_error() {
-        assert_eq!(find(&[], Path::new(".")).unwrap_err().kind(), ErrorKind::Configuration);
+        assert_eq!(find(&[], Path::new("."), None).unwrap_err().kind(), ErrorKind::Configuration);
     }
 
     fn one(folder: &TempDir) -> InputFile {
-        find(&["a.csv".to_owned()], folder.path()).unwrap().remove(0)
+        find(&["a.csv".to_owned()], folder.path(), None).unwrap().remove(0)
     }
 
     #[test]
