@@ -86,6 +86,7 @@ mod layers;
 mod names;
 mod ndjson;
 mod parallel;
+mod remote;
 mod row_groups;
 mod scan;
 #[cfg(feature = "sql")]
@@ -99,6 +100,7 @@ mod types;
 pub use error::{Error, ErrorKind};
 pub use files::InputFile;
 pub use geo::{GeometryColumn, StatedCrs};
+pub use remote::Remotes;
 pub use scan::{Decoded, Piece, Scan, ScanOptions, SourceBatch};
 pub use settings::{CsvSettings, Format, InputLimits, SourceSettings};
 pub use source::Source;

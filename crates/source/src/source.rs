@@ -15,6 +15,7 @@ use crate::geopackage;
 use crate::layers::{self, LayerOptions, LayerReader};
 use crate::ndjson::NdjsonReader;
 use crate::parallel;
+use crate::remote::Remotes;
 use crate::row_groups::ParquetFiles;
 use crate::scan::{Scan, ScanOptions};
 use crate::settings::{Dialect, Format, SourceSettings};
@@ -41,6 +42,22 @@ impl Source {
     ///
     /// If a setting cannot be obeyed, or a path leads to no file, to a folder, or to something that cannot be read twice.
     pub fn open(settings: SourceSettings, base: &Path) -> Result<Self, Error> {
+        Self::open_from(settings, base, None)
+    }
+
+    /// Like [`Source::open`], for paths that may also be URLs: `s3://bucket/prefix/*.parquet`, `gs://`, `abfss://`, or
+    /// `https://host/file.parquet`, which knows no patterns (`http` from this machine only). Such files are copied now, to a private
+    /// folder below [`std::env::temp_dir`] that is removed with the last clone of the source; that needs as much room as the files
+    /// are large. Waits for the network.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Source::open`]; if a server or the network fails, or an object changes while it is copied.
+    pub fn open_with(settings: SourceSettings, base: &Path, remotes: &Remotes) -> Result<Self, Error> {
+        Self::open_from(settings, base, Some(remotes))
+    }
+
+    fn open_from(settings: SourceSettings, base: &Path, remotes: Option<&Remotes>) -> Result<Self, Error> {
         if settings.name.trim().is_empty() {
             return Err(Error::setting(
                 "source.name",
@@ -54,7 +71,7 @@ impl Source {
         }
         let dialect = Dialect::new(&settings.csv)?;
         let declared = Declared::by_job(&settings.schema)?;
-        let files = files::find(&settings.paths, base, settings.format)?.into();
+        let files = files::find(&settings.paths, base, settings.format, remotes)?.into();
         Ok(Self { settings, dialect, declared, files, survey: Arc::default() })
     }
 
@@ -90,7 +107,8 @@ impl Source {
         parallel::map(&parts, HASHING_THREADS, |file| file.fact(on_bytes))
     }
 
-    /// Checks that each file is still the one that was found: device, inode, size and time of modification. To be called after
+    /// Checks that each file is still the one that was found: device, inode, size and time of modification; for one across the
+    /// network, what its server says of it. To be called after
     /// the last row and before the commit: until then a file may have been written to under the reader.
     ///
     /// # Errors
