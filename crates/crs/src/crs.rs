@@ -162,6 +162,20 @@ impl Crs {
         self.text.is_empty()
     }
 
+    /// What a table remembers of it: `OGC:CRS84` for every spelling of longitude and latitude on WGS 84, else authority and code, else
+    /// the definition as it was stated.
+    pub fn key(&self) -> String {
+        if self.is_lon_lat() {
+            return "OGC:CRS84".to_owned();
+        }
+        self.id.clone().unwrap_or_else(|| self.text.clone())
+    }
+
+    /// Whether coordinates of the two mean the same places.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self == other || (self.is_lon_lat() && other.is_lon_lat())
+    }
+
     /// Authority and code, such as `EPSG:27700`, where it is known.
     pub fn id(&self) -> Option<&str> {
         self.id.as_deref()

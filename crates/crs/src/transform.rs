@@ -42,6 +42,14 @@ pub struct TransformRecord {
     pub accuracy_m: String,
 }
 
+impl TransformRecord {
+    /// One line of JSON; the same record always gives the same bytes.
+    pub fn to_json(&self) -> String {
+        // Texts always have a JSON form.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
 impl LonLatTransform {
     /// The transformation from `crs`.
     ///
@@ -125,6 +133,11 @@ impl LonLatTransform {
                 None => Err(outside("the projection has no such place; is it another system, or are x and y swapped?")),
             },
         }
+    }
+
+    /// Whether coordinates are longitude and latitude already, and stay as they are.
+    pub fn is_identity(&self) -> bool {
+        matches!(self.way, Way::Same)
     }
 
     /// What a table has to remember.

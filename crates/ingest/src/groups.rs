@@ -124,12 +124,12 @@ impl Series<'_> {
     /// Puts the files of a job in its place.
     fn expand(&mut self, task: &Task, job: &Job, options: &RunOptions) {
         // What is said against the job is said once, and not for each file.
-        let source = Replacement::of(job, options.run_date.as_deref(), options.force)
-            .and_then(|_| Ok(Source::open(source_settings(job)?, &options.base)?));
-        match source {
-            Ok(source) => {
-                for file in source.files().iter().rev() {
-                    let file = Some(file.path().into());
+        let files = Replacement::of(job, options.run_date.as_deref(), options.force)
+            .and_then(|_| Ok(Source::list(&source_settings(job)?, &options.base, &self.ingest.remotes()?)?));
+        match files {
+            Ok(files) => {
+                for file in files.iter().rev() {
+                    let file = Some(file.as_str().into());
                     self.queue.push_front(Task { file, begun_ms: None, ..*task });
                 }
             }

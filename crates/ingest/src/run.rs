@@ -11,7 +11,8 @@ use hexfloe_commit::{
     BatchCheck, BatchCommit, BatchOutcome, Committer, Derivation, Notice, OnChangedInput, ParquetSettings, Replaces,
     Running, SharedEnvironment, WrittenFor, announce, names,
 };
-use hexfloe_source::{Scan, ScanOptions, Source, SourceSettings};
+use hexfloe_source::{Remotes, Scan, ScanOptions, Source, SourceSettings};
+use hexfloe_store::Store;
 use iceberg::TableIdent;
 use iceberg::arrow::{arrow_schema_to_schema_auto_assign_ids, schema_to_arrow_schema};
 use iceberg::spec::{DataFile, Schema};
@@ -227,6 +228,15 @@ impl Ingest {
         }
     }
 
+    /// What reaches input across the network: the catalog's store, with its endpoints and credentials, or what the environment says.
+    pub(crate) fn remotes(&self) -> Result<Remotes, Error> {
+        let store = match &self.target {
+            Some(target) => target.catalog.store().clone(),
+            None => Store::local().with_remote(BTreeMap::new(), None)?,
+        };
+        Ok(Remotes::new(store, tokio::runtime::Handle::current()))
+    }
+
     /// Whether the catalog can change several tables in one commit.
     pub(crate) fn commits_together(&self) -> bool {
         self.target.as_ref().is_none_or(|target| target.catalog.port().commits_together())
@@ -244,7 +254,7 @@ impl Ingest {
         self.progress.enter(Phase::Opening, 0);
         let name = table_name(&job.table.name)?;
         let replacement = Replacement::of(job, options.run_date.as_deref(), options.force)?;
-        let source = Source::open(source_settings(job)?, &options.base)?;
+        let source = Source::open_with(source_settings(job)?, &options.base, &self.remotes()?)?;
         let table = self.load(&name).await?;
         let additions = additions(job, &source, &replacement, table.as_ref())?;
         let records = spatial::records(&additions, job.geometry.as_ref().and_then(|geometry| geometry.repair));
@@ -548,6 +558,10 @@ impl Ingest {
 pub fn check(job: &Job, options: &RunOptions) -> Result<(), Error> {
     table_name(&job.table.name)?;
     let replacement = Replacement::of(job, options.run_date.as_deref(), options.force)?;
+    // Where files across the network are is for the catalog to say.
+    if job.source.paths.iter().any(|path| path.contains("://")) {
+        return Ok(());
+    }
     let source = Source::open(source_settings(job)?, &options.base)?;
     additions(job, &source, &replacement, None).map(|_| ())
 }

@@ -263,6 +263,14 @@ pub(crate) fn find(
             let problem = "is a URL: only local files can be read here, so fetch it first".to_owned();
             return Err(Error::Path { path, problem });
         };
+        // The parts of a shapefile are several files, of which a URL names one.
+        if let Some(url) =
+            urls.iter().find(|url| format == Format::Shapefile && !url.to_ascii_lowercase().contains(".zip"))
+        {
+            let path = url.split(['?', '#']).next().unwrap_or_default().to_owned();
+            let problem = "is one of several files: across the network, a shapefile has to be a zip archive".to_owned();
+            return Err(Error::Path { path, problem });
+        }
         let copies = remote::fetch(&urls, remotes)?.into_iter();
         files.extend(copies.map(InputFile::try_from).collect::<Result<Vec<_>, _>>()?);
     }

@@ -165,6 +165,16 @@ pub(crate) fn fetch(patterns: &[&str], remotes: &Remotes) -> Result<Vec<Copied>,
     })
 }
 
+/// The names of what URLs and patterns lead to, as [`fetch`] gives them; nothing is copied.
+pub(crate) fn names(patterns: &[&str], remotes: &Remotes) -> Result<Vec<String>, Error> {
+    let first = patterns.first().copied().unwrap_or_default();
+    let name = first.split(['?', '#']).next().unwrap_or_default();
+    remotes.wait(name, async {
+        let found = find(patterns, remotes).await?;
+        Ok(found.into_values().map(|object| object.name).collect())
+    })
+}
+
 /// Where copies are put: what lies together in the store does so here, because some formats have files beside each other.
 struct Places {
     folder: PathBuf,

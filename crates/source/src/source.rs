@@ -15,7 +15,7 @@ use crate::geopackage;
 use crate::layers::{self, LayerOptions, LayerReader};
 use crate::ndjson::NdjsonReader;
 use crate::parallel;
-use crate::remote::Remotes;
+use crate::remote::{self, Remotes};
 use crate::row_groups::ParquetFiles;
 use crate::scan::{Scan, ScanOptions};
 use crate::settings::{Dialect, Format, SourceSettings};
@@ -55,6 +55,27 @@ impl Source {
     /// As for [`Source::open`]; if a server or the network fails, or an object changes while it is copied.
     pub fn open_with(settings: SourceSettings, base: &Path, remotes: &Remotes) -> Result<Self, Error> {
         Self::open_from(settings, base, Some(remotes))
+    }
+
+    /// The paths of the files that [`Source::open_with`] would open, in their order. Nothing is copied.
+    ///
+    /// # Errors
+    ///
+    /// If a path leads to no file, or a server or the network fails.
+    pub fn list(settings: &SourceSettings, base: &Path, remotes: &Remotes) -> Result<Vec<String>, Error> {
+        let (urls, local): (Vec<&String>, Vec<&String>) = settings.paths.iter().partition(|path| remote::is_url(path));
+        let mut names = Vec::new();
+        if !local.is_empty() || urls.is_empty() {
+            let local: Vec<String> = local.into_iter().cloned().collect();
+            let files = files::find(&local, base, settings.format, None)?;
+            names.extend(files.iter().map(|file| file.path().to_owned()));
+        }
+        if !urls.is_empty() {
+            names.extend(remote::names(&urls.iter().map(|url| url.as_str()).collect::<Vec<_>>(), remotes)?);
+        }
+        names.sort_unstable();
+        names.dedup();
+        Ok(names)
     }
 
     fn open_from(settings: SourceSettings, base: &Path, remotes: Option<&Remotes>) -> Result<Self, Error> {
