@@ -77,7 +77,8 @@ impl CoverDerivation {
         let record = json!({
             "library": "h3o",
             "resolution": self.resolution.get(),
-            "rule": format!("cover-1 {}", self.containment.name()),
+            "rule": "cover-1",
+            "containment": self.containment,
             "max_cells": self.max_cells,
             "fingerprint": fingerprint().to_string(),
         });
