@@ -105,6 +105,14 @@ pub enum Error {
         /// What is wrong with it.
         reason: RejectReason,
     },
+    /// Bytes that are no geometry where every value must be one.
+    #[error("row {row}: the geometry {problem}; take the geometries from `geometries`, which rejects such rows")]
+    NoGeometry {
+        /// The row.
+        row: usize,
+        /// What is wrong with it.
+        problem: hexfloe_geometry::Problem,
+    },
     /// Longitudes and latitudes that do not belong together.
     #[error("{lon} longitudes do not go with {lat} latitudes: give one of each for every row")]
     UnevenPoints {

@@ -15,7 +15,9 @@
 //!   [`DerivationRecord`] goes into the table and says how the cells were made, down to a [`fingerprint()`] of what the
 //!   derivation does on this machine; another derivation is refused before anything is written.
 //!
-//! For those who want a geometry column beside the cells there are [`wkb_points`], [`BoundingBox`] and [`geo_metadata`].
+//! Geometries that are no points come in through [`geometries`], which gives them the one form that is stored, and
+//! [`representative_points`] says which point stands for each; [`cover_cells`] lists the cells of all of it. For those who want a geometry column beside the cells there
+//! are [`wkb_points`], [`BoundingBox`] and [`geo_metadata`].
 //!
 //! ```
 //! use std::sync::Arc;
@@ -61,28 +63,32 @@
 //!
 //! It opens no file, knows no table and keeps no state: Arrow goes in, Arrow comes out, and the same input gives the
 //! same output in every process and on every thread. It does not reproject: positions are longitude and latitude on
-//! WGS 84, and a geometry that says otherwise is rejected. And it has no opinion about lines and areas yet: whoever has
-//! those must first decide which point stands for them.
+//! WGS 84, and a geometry that says otherwise is rejected.
 
+mod area;
 mod content;
+mod cover;
 mod derivation;
 mod digest;
 mod error;
 mod fingerprint;
+mod geometries;
 mod geometry;
 mod identity;
 mod json;
 mod lonlat;
+mod native;
 mod point;
 mod quality;
 mod record;
-mod wkb;
 
 pub use content::ContentHasher;
+pub use cover::{Containment, CoverProblem, cover_cells};
 pub use derivation::{CellDerivation, CellType, GeometryRule, Resolution};
 pub use digest::Sha256Hex;
 pub use error::Error;
 pub use fingerprint::fingerprint;
+pub use geometries::{Geometries, GeometryEncoding, NativeEncoding, geometries, representative_points};
 pub use geometry::{BoundingBox, geo_metadata, wkb_points};
 pub use identity::{BatchId, FileFact, files_digest};
 pub use lonlat::{Axis, Lat, Lon, LonLat};

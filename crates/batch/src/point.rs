@@ -9,8 +9,12 @@ use arrow::array::{
 use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow::compute::{cast, filter};
 use arrow::datatypes::{DataType, Float64Type};
+use hexfloe_geometry::{LonePoint, Position, lone_point};
 
-use crate::{Error, Lat, Lon, LonLat, Reject, RejectReason, wkb};
+use crate::{Error, Lat, Lon, LonLat, Reject, RejectReason};
+
+/// SRIDs whose coordinates are longitude and latitude on WGS 84: not stated, two-dimensional, three-dimensional.
+const WGS_84: [u32; 3] = [0, 4326, 4979];
 
 /// Which columns hold the points, in degrees on WGS 84.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,7 +104,7 @@ pub fn points(batch: &RecordBatch, columns: &PointColumns) -> Result<(Points, Ve
         PointColumns::Geometry { column } => {
             let array = find(batch, column)?;
             let rows = batch.num_rows();
-            let from_bytes = |bytes: Option<&[u8]>| bytes.map_or(Err(RejectReason::NullGeometry), wkb::point);
+            let from_bytes = |bytes: Option<&[u8]>| bytes.map_or(Err(RejectReason::NullGeometry), from_wkb);
             match array.data_type() {
                 DataType::Binary => {
                     let array = array.as_binary::<i32>();
@@ -119,6 +123,18 @@ pub fn points(batch: &RecordBatch, columns: &PointColumns) -> Result<(Points, Ve
                 _ => Err(not_a_geometry(column, array)),
             }
         }
+    }
+}
+
+fn from_wkb(bytes: &[u8]) -> Result<LonLat, RejectReason> {
+    let LonePoint { srid, position } = lone_point(bytes)?;
+    if let Some(srid) = srid.filter(|srid| !WGS_84.contains(srid)) {
+        return Err(RejectReason::ForeignReference { srid, expected: 4326 });
+    }
+    match position {
+        Position::At([lon, lat]) => LonLat::from_degrees(Lon(lon), Lat(lat)),
+        Position::Empty => Err(RejectReason::EmptyGeometry),
+        Position::NotAPoint(found) => Err(RejectReason::NotAPoint { found: found.to_owned() }),
     }
 }
 

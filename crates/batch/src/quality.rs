@@ -44,15 +44,33 @@ pub enum RejectReason {
         /// What it is, as the specification of well-known binary names it.
         found: String,
     },
-    /// The bytes are no well-known binary.
+    /// The geometry is not what its format says.
     UnreadableGeometry {
-        /// What is wrong with them.
+        /// What is wrong with it.
         cause: String,
     },
-    /// The geometry says that its coordinates are in another reference system than WGS 84.
+    /// A coordinate of the geometry is NaN or infinite.
+    NotFiniteCoordinate {
+        /// As text (`NaN`, `inf`, `-inf`), because JSON has no number for it.
+        value: String,
+    },
+    /// A ring of the geometry does not end where it began.
+    UnclosedRing {
+        /// Which one, counted from 1 within its polygon.
+        ring: usize,
+    },
+    /// The geometry is larger than the limits allow.
+    TooLarge {
+        /// What it exceeds.
+        limit: String,
+    },
+    /// The geometry says that its coordinates are in another reference system than its column's.
     ForeignReference {
         /// The number of that system.
         srid: u32,
+        /// The number of the column's system; 4326 is longitude and latitude on WGS 84.
+        #[serde(default = "wgs_84")]
+        expected: u32,
     },
     /// A value cannot be read as its column's type.
     Unparsable {
@@ -92,6 +110,9 @@ impl RejectReason {
             Self::EmptyGeometry => "empty-geometry",
             Self::NotAPoint { .. } => "not-a-point",
             Self::UnreadableGeometry { .. } => "unreadable-geometry",
+            Self::NotFiniteCoordinate { .. } => "not-finite-coordinate",
+            Self::UnclosedRing { .. } => "unclosed-ring",
+            Self::TooLarge { .. } => "too-large",
             Self::ForeignReference { .. } => "foreign-reference",
             Self::Unparsable { .. } => "unparsable",
             Self::MissingRequired { .. } => "missing-required",
@@ -111,9 +132,17 @@ impl fmt::Display for RejectReason {
             Self::NullGeometry => f.write_str("the geometry is null"),
             Self::EmptyGeometry => f.write_str("the geometry is an empty point"),
             Self::NotAPoint { found } => write!(f, "the geometry is a {found}, not a point"),
-            Self::UnreadableGeometry { cause } => write!(f, "the geometry is no well-known binary: {cause}"),
-            Self::ForeignReference { srid } => {
+            Self::UnreadableGeometry { cause } => write!(f, "the geometry cannot be read: {cause}"),
+            Self::NotFiniteCoordinate { value } => {
+                write!(f, "the geometry has a coordinate that is {value}, not a finite number")
+            }
+            Self::UnclosedRing { ring } => write!(f, "the geometry has a ring that is not closed (ring {ring})"),
+            Self::TooLarge { limit } => write!(f, "the geometry is beyond the limits: {limit}"),
+            Self::ForeignReference { srid, expected: 4326 } => {
                 write!(f, "the geometry has SRID {srid}, not 4326: reproject it to longitude and latitude on WGS 84")
+            }
+            Self::ForeignReference { srid, expected } => {
+                write!(f, "the geometry has SRID {srid}, and its column {expected}: reproject it, or keep it apart")
             }
             // `{:?}` keeps the message on one line whatever the value holds.
             Self::Unparsable { column, value, wanted } => write!(f, "column {column}: {value:?} is no {wanted}"),
@@ -123,6 +152,11 @@ impl fmt::Display for RejectReason {
             }
         }
     }
+}
+
+/// What was expected before there was anything else to expect.
+const fn wgs_84() -> u32 {
+    4326
 }
 
 /// A row that cannot be used.

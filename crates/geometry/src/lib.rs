@@ -12,7 +12,7 @@
 //!   bytes behind the end, coordinates that are no numbers and rings that do not close are each a [`Problem`] whose text says what was
 //!   found. What the [`Limits`] rule out is not read, and no count is believed before the bytes are there.
 //! - **Asking**: [`facts`] tells type, dimensions and box, [`representative_point`] the point that decides the cell, by a rule that does
-//!   not change.
+//!   not change, and [`parts`] everything.
 //! - **Changing**: [`map_coordinates`] is what a reprojection needs. [`repair`] closes rings, for those who ask for it.
 //!
 //! ```
@@ -45,6 +45,7 @@ mod geojson;
 mod geopackage;
 mod normalise;
 mod output;
+mod parts;
 mod repair;
 mod representative;
 mod text;
@@ -56,6 +57,7 @@ pub use facts::{Facts, facts};
 pub use geojson::from_geojson;
 pub use geopackage::{GeoPackageBlob, from_geopackage};
 pub use normalise::{LonePoint, Normalised, Position, lone_point, normalise};
+pub use parts::{Part, Parts, parts};
 pub use repair::{Repair, repair};
 pub use representative::{map_coordinates, representative_point};
 pub use text::from_text;

@@ -2,8 +2,8 @@
 //! must therefore never change; its arithmetic is addition, subtraction, multiplication, division and square root, which IEEE 754
 //! defines to the last bit, so that every machine finds the same point.
 
-use crate::walk::{Step, Walk, positions};
-use crate::{GeometryType, Problem};
+use crate::walk::{Step, Walk};
+use crate::{Part, Problem, parts};
 
 /// The point that stands for a geometry that [`normalise`](crate::normalise) has written, `[x, y]`; `None` where it is empty.
 ///
@@ -21,27 +21,11 @@ use crate::{GeometryType, Problem};
 ///
 /// If it is no geometry.
 pub fn representative_point(wkb: &[u8]) -> Result<Option<[f64; 2]>, Problem> {
-    let mut walk = Walk::new();
-    let mut geometry_type = GeometryType::Point;
-    while let Some(step) = walk.step(wkb)? {
-        let point = match (step, geometry_type) {
-            (Step::Geometry(begun, _), _) => {
-                geometry_type = begun;
-                None
-            }
-            (Step::Coordinates(range, width), GeometryType::Point) => {
-                positions(wkb, range, width).next().filter(|[x, y]| !(x.is_nan() && y.is_nan()))
-            }
-            (Step::Coordinates(range, width), GeometryType::LineString) => {
-                middle_of_line(&positions(wkb, range, width))
-            }
-            (Step::Coordinates(range, width), _) => {
-                let mut rings = vec![positions(wkb, range, width).collect()];
-                while let Some(Step::Coordinates(range, width)) = walk.coordinates(wkb)? {
-                    rings.push(positions(wkb, range, width).collect());
-                }
-                interior_point(&rings)
-            }
+    for part in parts(wkb) {
+        let point = match part? {
+            Part::Point(position) => Some(position),
+            Part::Line(vertices) => middle_of_line(&vertices),
+            Part::Polygon(rings) => interior_point(&rings),
         };
         if point.is_some() {
             return Ok(point);
@@ -51,27 +35,25 @@ pub fn representative_point(wkb: &[u8]) -> Result<Option<[f64; 2]>, Problem> {
 }
 
 /// The point at half the length of a line; `None` if it has no vertex.
-fn middle_of_line(vertices: &(impl Iterator<Item = [f64; 2]> + Clone)) -> Option<[f64; 2]> {
-    let segments = || vertices.clone().zip(vertices.clone().skip(1));
-    let length = |([x0, y0], [x1, y1]): ([f64; 2], [f64; 2])| {
+fn middle_of_line(vertices: &[[f64; 2]]) -> Option<[f64; 2]> {
+    let segments = || vertices.iter().zip(vertices.iter().skip(1));
+    let length = |(&[x0, y0], &[x1, y1]): (&[f64; 2], &[f64; 2])| {
         let (dx, dy) = (x1 - x0, y1 - y0);
         (dx * dx + dy * dy).sqrt()
     };
-    let first = vertices.clone().next()?;
+    let (&first, &last) = (vertices.first()?, vertices.last()?);
     let mut left = segments().map(length).sum::<f64>() / 2.0;
     if !(left.is_finite() && left > 0.0) {
         return Some(first);
     }
-    let mut last = first;
     for segment in segments() {
-        let ([x0, y0], [x1, y1]) = segment;
+        let (&[x0, y0], &[x1, y1]) = segment;
         let length = length(segment);
         if length >= left {
             let part = left / length;
             return Some([x0 + (x1 - x0) * part, y0 + (y1 - y0) * part]);
         }
         left -= length;
-        last = [x1, y1];
     }
     Some(last)
 }

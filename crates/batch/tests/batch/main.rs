@@ -4,6 +4,8 @@
 
 mod cells;
 mod content;
+mod cover;
+mod geometries;
 mod geometry;
 mod identity;
 mod points;

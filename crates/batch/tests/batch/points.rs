@@ -210,13 +210,13 @@ fn a_point_is_read_in_every_spelling_and_every_binary_type(
     "foreign-reference",
     "the geometry has SRID 3857, not 4326: reproject it to longitude and latitude on WGS 84"
 )]
-#[case::no_bytes(vec![], "unreadable-geometry", "the geometry is no well-known binary: 0 bytes are left where 1 are needed")]
-#[case::byte_order(vec![2; 21], "unreadable-geometry", "the geometry is no well-known binary: the byte order is 2, not 0 or 1")]
-#[case::type_99(spelled(true, 99, None, &[1.0, 2.0]), "unreadable-geometry", "the geometry is no well-known binary: there is no geometry type 99")]
-#[case::dimension_4(spelled(true, 4001, None, &[1.0, 2.0]), "unreadable-geometry", "the geometry is no well-known binary: there is no geometry type 4001")]
-#[case::cut_off(spelled(true, 1, None, &[1.0, 2.0])[..20].to_vec(), "unreadable-geometry", "the geometry is no well-known binary: 7 bytes are left where 8 are needed")]
-#[case::left_over([spelled(true, 1, None, &[1.0, 2.0]), vec![0]].concat(), "unreadable-geometry", "the geometry is no well-known binary: 1 bytes are left over behind the point")]
-#[case::text(b"POINT (1 2)".to_vec(), "unreadable-geometry", "the geometry is no well-known binary: the byte order is 80, not 0 or 1")]
+#[case::no_bytes(vec![], "unreadable-geometry", "the geometry cannot be read: 0 bytes are left where 1 are needed")]
+#[case::byte_order(vec![2; 21], "unreadable-geometry", "the geometry cannot be read: the byte order is 2, not 0 or 1")]
+#[case::type_99(spelled(true, 99, None, &[1.0, 2.0]), "unreadable-geometry", "the geometry cannot be read: there is no geometry type 99")]
+#[case::dimension_4(spelled(true, 4001, None, &[1.0, 2.0]), "unreadable-geometry", "the geometry cannot be read: there is no geometry type 4001")]
+#[case::cut_off(spelled(true, 1, None, &[1.0, 2.0])[..20].to_vec(), "unreadable-geometry", "the geometry cannot be read: 15 bytes are left where 16 are needed")]
+#[case::left_over([spelled(true, 1, None, &[1.0, 2.0]), vec![0]].concat(), "unreadable-geometry", "the geometry cannot be read: 1 bytes are left over behind the point")]
+#[case::text(b"POINT (1 2)".to_vec(), "unreadable-geometry", "the geometry cannot be read: the byte order is 80, not 0 or 1")]
 fn a_geometry_that_is_no_position_is_rejected_with_its_reason(
     #[case] bytes: Vec<u8>,
     #[case] code: &str,

@@ -29,7 +29,7 @@ fn a_record_is_one_line_of_json_with_its_keys_in_order() {
 fn the_version_on_record_is_the_one_that_is_pinned() {
     let version = derivation(9, CellType::Long, &[]).record().version;
     let workspace = include_str!("../../../../Cargo.toml");
-    assert!(workspace.contains(&format!("\nh3o = \"={version}\"\n")), "h3o is not pinned to {version}");
+    assert!(workspace.contains(&format!("\nh3o = {{ version = \"={version}\"")), "h3o is not pinned to {version}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 use hexfloe_geometry::{
-    Dimensions, Facts, GeometryType, Limits, Normalised, Position, Problem, facts, lone_point, normalise,
+    Dimensions, Facts, GeometryType, Limits, Normalised, Part as GeometryPart, Position, Problem, facts, lone_point,
+    normalise, parts,
 };
 use rstest::rstest;
 
@@ -179,4 +180,26 @@ fn the_facts_of_a_geometry(
 fn a_lone_point_is_read_at_once(#[case] parts: &[Part], #[case] srid: Option<u32>, #[case] position: Position) {
     let found = lone_point(&bytes(parts)).unwrap();
     assert_eq!((found.srid, found.position), (srid, position));
+}
+
+#[test]
+fn the_parts_of_a_geometry_come_in_their_order() {
+    let nested = wkb(
+        "GEOMETRYCOLLECTION Z (POINT Z (1 2 9), MULTIPOINT Z (EMPTY, (3 4 9)), GEOMETRYCOLLECTION Z (LINESTRING Z (5 6 9, 7 8 9)), \
+         POLYGON Z EMPTY, POLYGON Z ((0 0 9, 1 0 9, 1 1 9, 0 0 9), EMPTY))",
+    );
+    let found: Vec<_> = parts(&nested).map(Result::unwrap).collect();
+    let ring = vec![[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 0.0]];
+    assert_eq!(
+        found,
+        [
+            GeometryPart::Point([1.0, 2.0]),
+            GeometryPart::Point([3.0, 4.0]),
+            GeometryPart::Line(vec![[5.0, 6.0], [7.0, 8.0]]),
+            GeometryPart::Polygon(vec![]),
+            GeometryPart::Polygon(vec![ring, vec![]]),
+        ]
+    );
+    let cut_off: Vec<_> = parts(&nested[..60]).collect();
+    assert!(matches!(cut_off[..], [Ok(GeometryPart::Point(_)), Err(_)]), "{cut_off:?}");
 }
