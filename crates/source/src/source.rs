@@ -9,6 +9,7 @@ use crate::csv::CsvReader;
 use crate::declared::{self, Declared};
 use crate::error::Error;
 use crate::files::{self, InputFile};
+use crate::flatgeobuf;
 use crate::geo::{self, GeometryColumn};
 use crate::geopackage;
 use crate::layers::{self, LayerOptions, LayerReader};
@@ -110,9 +111,8 @@ impl Source {
             Format::Csv | Format::Ndjson | Format::Parquet => Ok(Vec::new()),
             Format::Geopackage => self.of_layers(geopackage::open),
             Format::Shapefile => self.of_layers(shapefile::open),
-            Format::Geojson | Format::Geojsonseq | Format::Flatgeobuf => {
-                Err(Error::setting("source.format", "cannot be read yet"))
-            }
+            Format::Flatgeobuf => self.of_layers(flatgeobuf::open),
+            Format::Geojson | Format::Geojsonseq => Err(Error::setting("source.format", "cannot be read yet")),
         }
     }
 
@@ -168,7 +168,8 @@ impl Source {
             }
             Format::Geopackage => self.scan_layers(geopackage::open, &declared, batch_rows)?,
             Format::Shapefile => self.scan_layers(shapefile::open, &declared, batch_rows)?,
-            Format::Geojson | Format::Geojsonseq | Format::Flatgeobuf => {
+            Format::Flatgeobuf => self.scan_layers(flatgeobuf::open, &declared, batch_rows)?,
+            Format::Geojson | Format::Geojsonseq => {
                 return Err(Error::setting("source.format", "cannot be read yet"));
             }
         })
