@@ -188,6 +188,11 @@ impl Sequential {
         Ok(Self { input: input.clone(), file: input.open()?, position: 0 })
     }
 
+    /// Passes over `bytes`, of which the file has as many.
+    pub(crate) fn skip(&mut self, bytes: u64) {
+        self.position = self.position.saturating_add(bytes).min(self.input.size());
+    }
+
     /// Fills `buffer` as far as the file goes; less than the whole buffer means that the end has been reached.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Error> {
         let left = usize::try_from(self.input.size() - self.position).unwrap_or(usize::MAX);

@@ -327,7 +327,7 @@ impl Attribute {
 }
 
 /// An instant: a date, or a date and a time of day, with a zone or in UTC.
-fn instant(text: &str) -> Option<i64> {
+pub(crate) fn instant(text: &str) -> Option<i64> {
     let with_seconds;
     let bytes = text.as_bytes();
     // `2024-05-06T07:08Z`: what GeoPackage 1.4 calls a precision of minutes.

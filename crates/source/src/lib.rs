@@ -25,6 +25,9 @@
 //! | NDJSON | the same, from JSON's own types | the same |
 //! | Parquet | the file's, widened where that is declared | an error with the file |
 //! | GeoParquet | the same; the geometry column and its CRS from the `geo` metadata | an error with the file and the field |
+//! | GeoPackage | the declared ones of the layer's table; the CRS from `gpkg_spatial_ref_sys` | a value that is not of its type, a geometry: its row is a reject |
+//! | shapefile | by letter and width of the field; the CRS from the `.prj` | the same |
+//! | FlatGeobuf | those of the header, and its CRS | the same; a feature that is no table of its file: an error with its number |
 //!
 //! Types are never inferred from a sample. The whole input is looked at, and the type of a column is a function of the set of
 //! kinds its values have, so neither the order of rows nor the size of batches matters. When in doubt a column is text:
@@ -34,6 +37,15 @@
 //! A *reject* is a row with a value that cannot be read as its declared type: the row stays in its batch, the value is null, and
 //! [`SourceBatch::rejects`] says why. To refuse the batch or to put the row aside is the caller's decision. It is never a
 //! silent null.
+//!
+//! Geometries are well-known binary in one form ([`hexfloe_geometry`]), in a column behind the attributes; null where a row has none.
+//! [`Source::geometries`] tells the columns and their coordinate reference systems, which all files of a source share. A file
+//! with several layers needs [`SourceSettings::layer`].
+//!
+//! Some inputs are several files: a `.shp` has companions beside it, and a GeoPackage that is being written to a log. These are
+//! found with the file ([`InputFile::companions`]), are part of the facts and are checked like it; a batch of a shapefile is
+//! another one when its `.cpg` is. A GeoPackage with a log, and a shapefile in a zip archive, are copied to a private folder
+//! among the system's temporary ones for as long as they are read.
 //!
 //! # Example
 //!
@@ -65,9 +77,12 @@
 //!   crate that makes cells of it.
 //! - **It does not filter.** Every row of the input comes out. In particular no row is left out by a bounding box: one that
 //!   crosses the antimeridian says the opposite of what it means.
-//! - **It does not guess encodings.** Text is UTF-8, with or without a byte order mark.
-//! - **It does not hold files in memory.** The most that is held is one row group, or one batch of text; a text record may have
-//!   16 MiB.
+//! - **It does not guess encodings.** Text is UTF-8, with or without a byte order mark. That of a shapefile is as the job, the
+//!   `.cpg` or the `.dbf` says, and ISO-8859-1 where none does.
+//! - **It does not believe counts and sizes.** What a file says it holds takes no memory before it is there, and nothing beyond
+//!   [`InputLimits`] does.
+//! - **It does not hold files in memory.** The most that is held is one row group, or one batch of text or features; a text record
+//!   may have 16 MiB.
 //! - **It does not run SQL** unless it is built with the feature `sql`, which brings a query engine and many minutes of
 //!   compilation. Then a job's `select` is run over the table `input`, in one partition, in bounded memory.
 
@@ -77,6 +92,7 @@ mod csv;
 mod declared;
 mod error;
 mod files;
+mod flatgeobuf;
 mod geo;
 mod geojson;
 mod geopackage;

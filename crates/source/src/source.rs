@@ -9,6 +9,7 @@ use crate::csv::CsvReader;
 use crate::declared::{self, Declared};
 use crate::error::Error;
 use crate::files::{self, InputFile};
+use crate::flatgeobuf;
 use crate::geo::{self, GeometryColumn};
 use crate::geojson::{GeojsonReader, Layout, Survey};
 use crate::geopackage;
@@ -155,7 +156,7 @@ impl Source {
             }
             Format::Geopackage => self.of_layers(geopackage::open),
             Format::Shapefile => self.of_layers(shapefile::open),
-            Format::Flatgeobuf => Err(Error::setting("source.format", "cannot be read yet")),
+            Format::Flatgeobuf => self.of_layers(flatgeobuf::open),
         }
     }
 
@@ -236,9 +237,7 @@ impl Source {
             }
             Format::Geopackage => self.scan_layers(geopackage::open, &declared, batch_rows)?,
             Format::Shapefile => self.scan_layers(shapefile::open, &declared, batch_rows)?,
-            Format::Flatgeobuf => {
-                return Err(Error::setting("source.format", "cannot be read yet"));
-            }
+            Format::Flatgeobuf => self.scan_layers(flatgeobuf::open, &declared, batch_rows)?,
         })
     }
 }

@@ -2,8 +2,10 @@
 //!
 //! The specification tells rings that are holes from those that are not by their direction: clockwise is outside. Which ring a
 //! hole is in, it does not say, so that is found by looking where the hole lies. A ring that runs like a hole and lies in no
-//! other is a polygon of its own. Where no ring runs clockwise the file is wound the wrong way round, as some programs do it, and
-//! only where rings lie counts: what is in an odd number of others is a hole. Rings and their vertices stay in their order.
+//! other is a polygon of its own. Where no ring runs clockwise, or only one does and not all others are in it, the shape is wound
+//! the wrong way round (QGIS 3.28 wrote such files), and only where rings lie counts: what is in an odd number of others is a hole.
+//! Rings and their vertices stay in their order. GDAL does the same, but that it takes whatever there is for holes of a lone
+//! clockwise ring that is not the first.
 
 use hexfloe_geometry::{Dimensions, GeometryType, WkbWriter};
 
@@ -303,20 +305,7 @@ fn vertices(coordinates: &[f64], width: usize) -> impl Iterator<Item = [f64; 2]>
 
 /// The rings of each polygon, the outer one first.
 fn grouped(rings: &[Ring<'_>]) -> Result<Vec<Vec<usize>>, Refusal> {
-    let clockwise = rings.iter().filter(|ring| ring.is_clockwise()).count();
-    let in_which: Vec<Option<usize>> = if rings.len() < 2 {
-        vec![None; rings.len()]
-    } else if clockwise == 0 {
-        nested(rings)?
-    } else {
-        let outer: Vec<usize> = by_size(rings).into_iter().filter(|ring| rings[*ring].is_clockwise()).collect();
-        let mut edges = 0;
-        let find = |ring: &Ring<'_>| match ring.is_clockwise() {
-            true => Ok(None),
-            false => first_around(ring, &outer, rings, &mut edges),
-        };
-        rings.iter().map(find).collect::<Result<_, _>>()?
-    };
+    let in_which = if rings.len() < 2 { vec![None; rings.len()] } else { by_direction(rings)? };
     let mut polygons: Vec<Vec<usize>> = Vec::new();
     let mut place = vec![usize::MAX; rings.len()];
     for (ring, outer) in in_which.iter().enumerate() {
@@ -331,6 +320,18 @@ fn grouped(rings: &[Ring<'_>]) -> Result<Vec<Vec<usize>>, Refusal> {
         }
     }
     Ok(polygons)
+}
+
+/// For each ring that is a hole, the ring that it is in.
+fn by_direction(rings: &[Ring<'_>]) -> Result<Vec<Option<usize>>, Refusal> {
+    let outer: Vec<usize> = by_size(rings).into_iter().filter(|ring| rings[*ring].is_clockwise()).collect();
+    let mut edges = 0;
+    let find = |ring: &Ring<'_>| {
+        if ring.is_clockwise() { Ok(None) } else { first_around(ring, &outer, rings, &mut edges) }
+    };
+    let found: Vec<Option<usize>> = rings.iter().map(find).collect::<Result<_, _>>()?;
+    let not_holes = found.iter().filter(|around| around.is_none()).count();
+    if outer.len() < 2 && not_holes > outer.len() { nested(rings) } else { Ok(found) }
 }
 
 /// The rings from the smallest to the largest.
@@ -396,6 +397,8 @@ mod tests {
     #[case::a_hole_before_its_ring(&[(1., 1., 1., false), (0., 0., 9., true)], &[&[1, 0]])]
     #[case::an_island_in_a_lake(&[(0., 0., 9., true), (1., 1., 7., false), (2., 2., 1., true), (2.25, 2.25, 0.5, false)], &[&[0, 1], &[2, 3]])]
     #[case::a_hole_that_touches(&[(0., 0., 9., true), (0., 0., 1., false)], &[&[0, 1]])]
+    #[case::only_the_first_is_wound_right(&[(6., 6., 1., true), (0., 0., 9., false)], &[&[1, 0]])]
+    #[case::a_hole_in_nothing_among_several(&[(0., 0., 1., true), (9., 9., 1., true), (5., 5., 1., false)], &[&[0], &[1], &[2]])]
     #[case::a_hole_in_nothing(&[(0., 0., 1., true), (5., 5., 1., false)], &[&[0], &[1]])]
     #[case::wound_the_wrong_way(&[(0., 0., 9., false), (1., 1., 7., false), (2., 2., 1., false), (20., 0., 1., false)], &[&[0, 1], &[2], &[3]])]
     #[case::two_polygons_with_a_hole_each(&[(0., 0., 9., true), (20., 0., 9., true), (21., 1., 1., false), (1., 1., 1., false)], &[&[0, 3], &[1, 2]])]

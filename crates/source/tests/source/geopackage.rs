@@ -420,7 +420,7 @@ static SOUND: LazyLock<Vec<u8>> = LazyLock::new(|| {
 });
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_damaged_file_is_read_or_refused_and_never_a_panic(

@@ -4,6 +4,7 @@
 
 mod compressed;
 mod csv;
+mod flatgeobuf;
 mod geojson;
 mod geopackage;
 mod ndjson;

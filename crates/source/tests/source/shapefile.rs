@@ -500,7 +500,7 @@ fn an_archive_that_is_none_or_expands_beyond_the_limit_is_refused() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_damaged_file_is_read_or_refused_and_never_a_panic(
