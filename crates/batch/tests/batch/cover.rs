@@ -276,3 +276,21 @@ proptest! {
         }
     }
 }
+
+/// The search looks 1.3 times as far around a cell as its corners are, and must not miss a descendant's corner there.
+#[test]
+fn descendants_stick_out_by_less_than_the_room_that_is_granted() {
+    let farthest = |center: h3o::LatLng, cell: h3o::CellIndex| {
+        cell.boundary().iter().map(|&corner| center.distance_rads(corner)).fold(0.0, f64::max)
+    };
+    let mut most: f64 = 0.0;
+    for base in h3o::CellIndex::base_cells() {
+        for cell in std::iter::once(base).chain(base.children(h3o::Resolution::One)) {
+            let (center, own) = (h3o::LatLng::from(cell), farthest(h3o::LatLng::from(cell), cell));
+            for descendant in cell.children(h3o::Resolution::Four) {
+                most = most.max(farthest(center, descendant) / own);
+            }
+        }
+    }
+    assert!((1.0..1.15).contains(&most), "{most}");
+}
