@@ -103,9 +103,12 @@ pub fn cover_cells(
     };
     for part in parts(wkb) {
         match part? {
-            Part::Point(position) => search.point(position)?,
-            Part::Line(vertices) => search.shape(&[vertices], &Shape::Line)?,
-            Part::Polygon(rings) => search.shape(&rings, &Shape::Area(Area::new(&rings), containment))?,
+            Part::Point(position) => search.point(on_the_map(position)?)?,
+            Part::Line(vertices) => search.shape(&[all_on_the_map(&vertices)?], &Shape::Line)?,
+            Part::Polygon(rings) => {
+                let rings = rings.iter().map(|ring| all_on_the_map(ring)).collect::<Result<Vec<_>, _>>()?;
+                search.shape(&rings, &Shape::Area(Area::new(&rings), containment))?;
+            }
         }
     }
     Ok(search.cells.into_iter().collect())
@@ -129,7 +132,7 @@ struct Search {
 
 impl Search {
     fn point(&mut self, position: [f64; 2]) -> Result<(), CoverProblem> {
-        let [x, y] = check_position(position)?;
+        let [x, y] = position;
         let position = LatLng::new(y, x).map_err(|_| CoverProblem::OutOfRange { x, y })?;
         self.insert(position.to_cell(self.resolution))
     }
@@ -137,9 +140,6 @@ impl Search {
     fn shape(&mut self, sequences: &[Vec<[f64; 2]>], shape: &Shape) -> Result<(), CoverProblem> {
         let mut edges = Vec::new();
         for sequence in sequences {
-            for &position in sequence {
-                check_position(position)?;
-            }
             if let [only] = sequence[..] {
                 edges.push(edge(only, only)?);
             }
@@ -245,12 +245,18 @@ impl Search {
     }
 }
 
-fn check_position([x, y]: [f64; 2]) -> Result<[f64; 2], CoverProblem> {
-    if (-180.0..=180.0).contains(&x) && (-90.0..=90.0).contains(&y) {
-        Ok([x, y])
-    } else {
-        Err(CoverProblem::OutOfRange { x, y })
-    }
+fn all_on_the_map(positions: &[[f64; 2]]) -> Result<Vec<[f64; 2]>, CoverProblem> {
+    positions.iter().map(|&position| on_the_map(position)).collect()
+}
+
+/// A position, if it is a longitude and a latitude. What is at the rim of the map but for rounding, within or beyond, is put on the rim:
+/// Natural Earth has Russia end at 180.00000000000006, and the edge of Antarctica begin at -179.99999999999994.
+fn on_the_map([x, y]: [f64; 2]) -> Result<[f64; 2], CoverProblem> {
+    // A tenth of a millimetre.
+    let onto = |value: f64, rim: f64| if (value.abs() - rim).abs() < 1e-9 { rim.copysign(value) } else { value };
+    let position = [onto(x, 180.0), onto(y, 90.0)];
+    let is_there = position[0].abs() <= 180.0 && position[1].abs() <= 90.0;
+    if is_there { Ok(position) } else { Err(CoverProblem::OutOfRange { x, y }) }
 }
 
 fn edge(from: [f64; 2], to: [f64; 2]) -> Result<Line, CoverProblem> {

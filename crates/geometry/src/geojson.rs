@@ -21,12 +21,12 @@ use crate::{Dimensions, GeometryType, Limits, Problem};
 ///
 /// See [`Problem`]; `out` is then as it was.
 pub fn from_geojson(json: &[u8], limits: &Limits, out: &mut Vec<u8>) -> Result<bool, Problem> {
-    let json: &RawValue = serde_json::from_slice(json).map_err(unreadable)?;
-    if json.get() == "null" {
+    if json.trim_ascii() == b"null" {
         return Ok(false);
     }
-    match write(json, Dimensions::Xyz, limits, out) {
-        Err(Stop::Dimensions(flat)) => write(json, flat, limits, out),
+    let object = Object::read(json)?;
+    match write(&object, Dimensions::Xyz, limits, out) {
+        Err(Stop::Dimensions(flat)) => write(&object, flat, limits, out),
         other => other,
     }
     .map(|()| true)
@@ -36,10 +36,10 @@ pub fn from_geojson(json: &[u8], limits: &Limits, out: &mut Vec<u8>) -> Result<b
     })
 }
 
-fn write(json: &RawValue, dimensions: Dimensions, limits: &Limits, out: &mut Vec<u8>) -> Result<(), Stop> {
+fn write(object: &Object<'_>, dimensions: Dimensions, limits: &Limits, out: &mut Vec<u8>) -> Result<(), Stop> {
     Output::append(out, limits, |output| {
         let mut writer = Writer { output, dimensions, positions: 0 };
-        writer.geometry(json, 0)?;
+        writer.geometry(object, 0)?;
         // Nothing has no height.
         if writer.positions == 0 && dimensions == Dimensions::Xyz {
             return Err(Stop::Dimensions(Dimensions::Xy));
@@ -59,6 +59,18 @@ struct Object<'a> {
     geometries: Option<&'a RawValue>,
 }
 
+impl<'a> Object<'a> {
+    fn read(json: &'a [u8]) -> Result<Self, Problem> {
+        // `serde` would take an array of the members for the object.
+        let beginning = json.trim_ascii_start();
+        if beginning.first() != Some(&b'{') {
+            let beginning = String::from_utf8_lossy(beginning.get(..100).unwrap_or(beginning));
+            return Err(Problem::Unreadable(format!("{} is no geometry object", excerpt(&beginning))));
+        }
+        serde_json::from_slice(json).map_err(unreadable)
+    }
+}
+
 struct Writer<'a, 'b> {
     output: &'a mut Output<'b>,
     dimensions: Dimensions,
@@ -66,12 +78,7 @@ struct Writer<'a, 'b> {
 }
 
 impl Writer<'_, '_> {
-    fn geometry(&mut self, json: &RawValue, collections: usize) -> Result<(), Stop> {
-        if !json.get().starts_with('{') {
-            let cause = format!("{} is no geometry object", excerpt(json.get()));
-            return Err(Problem::Unreadable(cause).into());
-        }
-        let object: Object<'_> = serde_json::from_str(json.get()).map_err(unreadable)?;
+    fn geometry(&mut self, object: &Object<'_>, collections: usize) -> Result<(), Stop> {
         let geometry_type =
             GeometryType::ALL.into_iter().find(|known| known.name() == object.geometry_type).ok_or_else(|| {
                 Problem::Unreadable(format!("there is no geometry type {}", excerpt(&object.geometry_type)))
@@ -83,7 +90,9 @@ impl Writer<'_, '_> {
             let members: Vec<&RawValue> = serde_json::from_str(members.get()).map_err(unreadable)?;
             let count = self.output.open_count();
             self.output.close_count(count, members.len())?;
-            return members.into_iter().try_for_each(|member| self.geometry(member, collections + 1));
+            return members
+                .into_iter()
+                .try_for_each(|member| self.geometry(&Object::read(member.get().as_bytes())?, collections + 1));
         }
         let coordinates = member(object.coordinates, geometry_type, "coordinates")?;
         let mut arrays = Arrays { text: coordinates.get() };

@@ -108,6 +108,26 @@ fn a_polygon_cut_at_the_antimeridian_is_covered_as_a_whole() {
     }
 }
 
+/// As Natural Earth has them.
+#[rstest]
+#[case(
+    "POLYGON ((178.7 70.8, 180.00000000000006 70.8, 180.00000000000006 71.5, 178.7 70.8))",
+    "POLYGON ((178.7 70.8, 180 70.8, 180 71.5, 178.7 70.8))"
+)]
+#[case(
+    "POLYGON ((180 -80, 180 -90, -179.99999999999994 -90, -179.99999999999994 -80, 0 -80, 180 -80))",
+    "POLYGON ((180 -80, 180 -90, -180 -90, -180 -80, 0 -80, 180 -80))"
+)]
+fn rounding_at_the_rim_of_the_map_does_no_harm(
+    #[case] text: &str,
+    #[case] exact: &str,
+    #[values(0, 1, 2)] mode: usize,
+) {
+    let cells = cover(text, 4, MODES[mode]).unwrap();
+    assert_eq!(cells, cover(exact, 4, MODES[mode]).unwrap());
+    assert!(!cells.is_empty() || MODES[mode] == Containment::Boundary);
+}
+
 #[rstest]
 #[case::uncut("POLYGON ((177 -19, -178 -19, -178 -16, 177 -16, 177 -19))", 177.0, -178.0)]
 #[case::ring_around_the_pole("POLYGON ((-170 80, -60 80, 60 80, 170 80, -170 80))", 170.0, -170.0)]
@@ -255,4 +275,22 @@ proptest! {
             }
         }
     }
+}
+
+/// The search looks 1.3 times as far around a cell as its corners are, and must not miss a descendant's corner there.
+#[test]
+fn descendants_stick_out_by_less_than_the_room_that_is_granted() {
+    let farthest = |center: h3o::LatLng, cell: h3o::CellIndex| {
+        cell.boundary().iter().map(|&corner| center.distance_rads(corner)).fold(0.0, f64::max)
+    };
+    let mut most: f64 = 0.0;
+    for base in h3o::CellIndex::base_cells() {
+        for cell in std::iter::once(base).chain(base.children(h3o::Resolution::One)) {
+            let (center, own) = (h3o::LatLng::from(cell), farthest(h3o::LatLng::from(cell), cell));
+            for descendant in cell.children(h3o::Resolution::Four) {
+                most = most.max(farthest(center, descendant) / own);
+            }
+        }
+    }
+    assert!((1.0..1.15).contains(&most), "{most}");
 }

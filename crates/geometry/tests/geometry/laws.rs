@@ -182,6 +182,23 @@ proptest! {
     }
 
     #[test]
+    fn geojson_with_flipped_bits_or_cut_off_does_no_harm(
+        json in prop::sample::select(GEOJSON),
+        flips in prop::collection::vec(any::<(prop::sample::Index, u8)>(), 0..3),
+        length in any::<prop::sample::Index>(),
+    ) {
+        let mut bytes = json.as_bytes().to_vec();
+        prop_assert!(from_geojson(&bytes, &Limits::default(), &mut Vec::new()).unwrap());
+        for (at, bits) in &flips {
+            let at = at.index(bytes.len());
+            bytes[at] ^= bits;
+        }
+        read_in_every_way(&bytes);
+        let cut_off = &json.as_bytes()[..length.index(json.len())];
+        prop_assert!(from_geojson(cut_off, &Limits::default(), &mut Vec::new()).is_err());
+    }
+
+    #[test]
     fn random_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         read_in_every_way(&bytes);
         read_in_every_way(&[b"\x01", bytes.as_slice()].concat());
@@ -235,4 +252,12 @@ const SCRAPS: &[&str] = &[
     "null",
     "é",
     "\u{0}",
+];
+
+const GEOJSON: &[&str] = &[
+    r#"{"type":"Point","coordinates":[10.5,-20.25,3e2]}"#,
+    r#"{"coordinates":[[1,2],[3,4.125]],"type":"LineString","bbox":[1,2,3,4]}"#,
+    r#"{"type":"Polygon","coordinates":[[[0,0],[9,0],[9,9],[0,0]],[[6,3],[7,3],[7,4],[6,3]]]}"#,
+    r#"{"type":"MultiPolygon","coordinates":[[[[0,0,1],[9,0,1],[9,9,1],[0,0,1]]],[]]}"#,
+    r#"{"type":"GeometryCollection","geometries":[{"type":"MultiPoint","coordinates":[[1,2],[]]},{"geometries":[],"type":"GeometryCollection"}]}"#,
 ];
