@@ -7,6 +7,7 @@ mod csv;
 mod geojson;
 mod ndjson;
 mod parquet;
+mod remote;
 #[cfg(feature = "sql")]
 mod select;
 mod settings;
