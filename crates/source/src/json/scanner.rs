@@ -381,7 +381,7 @@ impl Scanner {
             Some(0xf0..=0xf4) => 4,
             _ => 1,
         };
-        if !rest.get(..length).is_some_and(|bytes| std::str::from_utf8(bytes).is_ok()) {
+        if rest.get(..length).is_none_or(|bytes| std::str::from_utf8(bytes).is_err()) {
             let problem = "is not UTF-8: convert the file, for example with `iconv -t UTF-8`";
             return Err(self.error(problem));
         }
