@@ -37,8 +37,8 @@ const PART: u64 = 8 << 20;
 /// How many parts of an object are under way at once.
 const PARTS_IN_FLIGHT: usize = 4;
 
-/// The longest time in which a server that sends a file as one may send nothing.
-const SILENCE: Duration = Duration::from_secs(60);
+/// The longest time in which a server may send nothing: longer than stores go on trying for one part.
+const SILENCE: Duration = Duration::from_secs(120);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What reaches files across a network: the stores, with the endpoints and credentials that catalogs and sources share, and the
@@ -252,14 +252,14 @@ fn refuse(path: &str, problem: &str) -> Error {
 async fn of_store(pattern: &str, remotes: &Remotes) -> Result<Vec<Object>, Error> {
     let configured = |error: hexfloe_store::Error| refuse(pattern, &secrets::conceal(&with_causes(&error)));
     let location = Location::parse(pattern).map_err(configured)?;
+    if location.authority().contains(['*', '?', '[']) {
+        return Err(refuse(pattern, "has a pattern for the bucket: name the bucket, and list several paths"));
+    }
     let store = remotes.store.serving(&location).map_err(configured)?;
     let named = |key: &str| format!("{}://{}/{key}", location.scheme(), location.authority());
     let key = location.key();
     let path = Path::parse(key).map_err(|error| refuse(pattern, &format!("is no key: {error}")))?;
     let is_pattern = key.contains(['*', '?', '[']);
-    if location.authority().contains(['*', '?', '[']) {
-        return Err(refuse(pattern, "has a pattern for the bucket: name the bucket, and list several paths"));
-    }
     match store.head(&path).await {
         Ok(meta) if !key.is_empty() => {
             return Ok(vec![Object { name: named(key), store, path, meta: Some(meta) }]);

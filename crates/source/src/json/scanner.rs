@@ -58,10 +58,14 @@ struct Nesting {
 
 impl Scanner {
     pub(crate) fn open(file: &InputFile, limits: &InputLimits) -> Result<Self, Error> {
+        Self::with_buffer(file, limits, CHUNK)
+    }
+
+    fn with_buffer(file: &InputFile, limits: &InputLimits, bytes: usize) -> Result<Self, Error> {
         let mut scanner = Self {
             file: Arc::clone(file.name()),
             input: Content::open(file, limits)?,
-            buffer: vec![0; CHUNK],
+            buffer: vec![0; bytes],
             position: 0,
             end: 0,
             ended: false,
@@ -150,7 +154,15 @@ impl Scanner {
     }
 
     /// The next byte that is no blank, which is not taken; `None` at the end of the text.
+    #[inline]
     pub(crate) fn token(&mut self) -> Result<Option<u8>, Error> {
+        match self.buffer[..self.end].get(self.position) {
+            Some(byte) if *byte > b' ' => Ok(Some(*byte)),
+            _ => self.token_behind_blanks(),
+        }
+    }
+
+    fn token_behind_blanks(&mut self) -> Result<Option<u8>, Error> {
         loop {
             while let Some(byte) = self.buffer[..self.end].get(self.position) {
                 match byte {
@@ -313,17 +325,26 @@ impl Scanner {
     fn pass_string(&mut self) -> Result<(), Error> {
         self.take();
         loop {
-            while let Some(byte) = self.buffer[..self.end].get(self.position) {
-                match byte {
-                    b'"' => {
-                        self.position += 1;
-                        return Ok(());
-                    }
-                    b'\\' => self.pass_escape()?,
-                    ..0x20 => return Err(self.unexpected("the end of a text")),
-                    ..0x80 => self.position += 1,
-                    _ => self.pass_character()?,
+            let rest = &self.buffer[self.position..self.end];
+            let is_plain = |byte: &u8| matches!(byte, 0x20..=0x7f) && !matches!(byte, b'"' | b'\\');
+            let plain = rest.iter().position(|byte| !is_plain(byte)).unwrap_or(rest.len());
+            let next = rest.get(plain).copied();
+            self.position += plain;
+            match next {
+                Some(b'"') => {
+                    self.position += 1;
+                    return Ok(());
                 }
+                Some(b'\\') => {
+                    self.pass_escape()?;
+                    continue;
+                }
+                Some(..0x20) => return Err(self.unexpected("the end of a text")),
+                Some(_) => {
+                    self.pass_character()?;
+                    continue;
+                }
+                None => {}
             }
             if !self.fill()? {
                 return Err(self.unexpected("the end of a text"));
@@ -360,7 +381,7 @@ impl Scanner {
             Some(0xf0..=0xf4) => 4,
             _ => 1,
         };
-        if !rest.get(..length).is_some_and(|bytes| std::str::from_utf8(bytes).is_ok()) {
+        if rest.get(..length).is_none_or(|bytes| std::str::from_utf8(bytes).is_err()) {
             let problem = "is not UTF-8: convert the file, for example with `iconv -t UTF-8`";
             return Err(self.error(problem));
         }
@@ -369,6 +390,12 @@ impl Scanner {
     }
 
     fn pass_number(&mut self) -> Result<(), Error> {
+        // Nearly every number is a plain one and lies in the buffer.
+        let rest = &self.buffer[self.position..self.end];
+        if let Some(length) = plain_number(rest) {
+            self.position += length;
+            return Ok(());
+        }
         if self.peek()? == Some(b'-') {
             self.take();
         }
@@ -462,6 +489,25 @@ impl Scanner {
     }
 }
 
+/// The length of a number without exponent at the beginning of `bytes`, if it ends there.
+fn plain_number(bytes: &[u8]) -> Option<usize> {
+    let digits = |from: usize| bytes.get(from..)?.iter().position(|byte| !byte.is_ascii_digit());
+    let start = usize::from(bytes.first() == Some(&b'-'));
+    let whole = digits(start)?;
+    if whole == 0 || (whole > 1 && bytes.get(start) == Some(&b'0')) {
+        return None;
+    }
+    let mut end = start + whole;
+    if bytes.get(end) == Some(&b'.') {
+        let decimals = digits(end + 1)?;
+        if decimals == 0 {
+            return None;
+        }
+        end += 1 + decimals;
+    }
+    (!matches!(bytes.get(end), None | Some(b'e' | b'E'))).then_some(end)
+}
+
 impl Nesting {
     fn push(&mut self, is_object: bool) {
         self.objects = self.objects << 1 | u128::from(is_object);
@@ -475,5 +521,71 @@ impl Nesting {
 
     fn innermost(&self) -> Option<bool> {
         (self.depth > 0).then_some(self.objects & 1 == 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files;
+    use proptest::prelude::*;
+    use serde::de::IgnoredAny;
+
+    fn with_file<T>(text: &[u8], use_it: impl FnOnce(&InputFile) -> T) -> T {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a"), text).unwrap();
+        use_it(&files::find(&["a".to_owned()], folder.path(), None).unwrap()[0])
+    }
+
+    /// Whether the text is one value.
+    fn is_value(text: &[u8], bytes: usize) -> bool {
+        with_file(text, |file| {
+            let mut scanner = Scanner::with_buffer(file, &InputLimits::default(), bytes)?;
+            scanner.pass_value(DEEPEST)?;
+            scanner.token()
+        })
+        .is_ok_and(|rest| rest.is_none())
+    }
+
+    fn token() -> impl Strategy<Value = String> {
+        let whole = "[\\[\\]{},: ]|true|false|null|nul|-?[0-9]{1,3}|[-+.eE0-9]{1,6}";
+        prop_oneof![whole, "\"[a-z]{0,3}\"", "\"(\\\\[nu\"x/]|[0-9a-f]){0,6}\"", Just("\"a\":".to_owned())]
+    }
+
+    fn value() -> impl Strategy<Value = serde_json::Value> {
+        use serde_json::Value;
+        let plain = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            ".{0,12}".prop_map(Value::from),
+        ];
+        plain.prop_recursive(4, 32, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::vec((".{0,4}", inner), 0..4).prop_map(|members| members.into_iter().collect()),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_json_is_what_another_reader_says(tokens in prop::collection::vec(token(), 0..12), bytes in 4usize..64) {
+            let text = tokens.concat();
+            let expected = serde_json::from_str::<IgnoredAny>(&text).is_ok();
+            prop_assert_eq!(is_value(text.as_bytes(), bytes), expected, "{}", text);
+        }
+
+        #[test]
+        fn every_value_is_passed_however_small_the_buffer(value in value(), bytes in 4usize..64, is_pretty in any::<bool>()) {
+            let text = if is_pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.unwrap();
+            prop_assert!(is_value(text.as_bytes(), bytes), "{}", text);
+            let kept = with_file(text.as_bytes(), |file| {
+                let mut scanner = Scanner::with_buffer(file, &InputLimits::default(), bytes)?;
+                scanner.value(DEEPEST, |text| text.to_vec())
+            });
+            prop_assert_eq!(kept.unwrap(), text.trim().as_bytes());
+        }
     }
 }

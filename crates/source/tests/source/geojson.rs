@@ -237,6 +237,19 @@ fn no_crs_is_the_default_and_null_is_unknown() {
     assert!(unknown.known().is_none(), "{unknown:?}");
 }
 
+#[test]
+fn files_agree_where_one_says_what_is_the_default_of_the_other() {
+    let stated = r#"{"type":"FeatureCollection","features":[],"crs":{"type":"name","properties":{"name":"urn:ogc:def:crs:OGC:1.3:CRS84"}}}"#;
+    let other = format!(r#"{{"type":"FeatureCollection","features":[],"crs":{URN}}}"#);
+    let open = |second: &str| {
+        let folder = folder(&[("a.geojson", collection(&["{}"]).as_bytes()), ("b.geojson", second.as_bytes())]);
+        Source::open(settings(Format::Geojson, &["*.geojson"]), folder.path()).unwrap().geometries()
+    };
+    assert_eq!(open(stated).unwrap()[0].crs, StatedCrs::Default);
+    let error = open(&other).unwrap_err().to_string();
+    assert!(error.contains("column `geometry` is in OGC:CRS84 in the first and in EPSG:27700"), "{error}");
+}
+
 #[rstest]
 #[case(r#"{"type":"link","properties":{"href":"http://x"}}"#, "`crs` is a link, which is not followed")]
 #[case(r#"{"type":"name","properties":{}}"#, "`crs.properties.name` is no text")]

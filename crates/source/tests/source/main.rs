@@ -9,6 +9,7 @@ mod geojson;
 mod geopackage;
 mod ndjson;
 mod parquet;
+mod remote;
 #[cfg(feature = "sql")]
 mod select;
 mod settings;
