@@ -30,7 +30,7 @@ use tempfile::TempDir;
 use crate::error::{Error, one_line};
 use crate::files::{CHUNK, InputFile, Sequential};
 use crate::geo::{GeometryColumn, StatedCrs};
-use crate::layers::{Cells, LARGEST_BATCH, Layer, LayerOptions, Rows, Value};
+use crate::layers::{Cells, LARGEST_BATCH, Layer, LayerOptions, Rows, Value, private_folder};
 use crate::scan::Rejects;
 use crate::{names, text, types};
 
@@ -65,6 +65,8 @@ struct Table {
     after: Option<i64>,
     limits: Limits,
     record_bytes: usize,
+    /// How many more bytes the values of the rows may have. Rows of a damaged file can share pages, and have no end.
+    left: u64,
 }
 
 /// A column that is not the geometry.
@@ -72,6 +74,8 @@ struct Attribute {
     name: String,
     kind: Kind,
     data_type: DataType,
+    /// Whether the values are not in the file, but made from those of other columns.
+    is_computed: bool,
 }
 
 /// How values of a column are read.
@@ -112,7 +116,7 @@ impl Table {
                 (kind, data_type) = (Kind::Plain, DataType::Utf8View);
             }
             columns.push(Field::new(&column.name, data_type.clone(), true));
-            attributes.push(Attribute { name: column.name.clone(), kind, data_type });
+            attributes.push(Attribute { name: column.name.clone(), kind, data_type, is_computed: column.is_computed });
         }
         let mut geometries = Vec::new();
         if let Some((column, srs_id)) = &geometry {
@@ -142,6 +146,8 @@ impl Table {
             after: None,
             limits: options.of_geometries(),
             record_bytes: options.record_bytes(),
+            // Text in UTF-16 can be half as long again in UTF-8.
+            left: input.parts().map(InputFile::size).sum::<u64>().saturating_mul(2),
         };
         table.database.prepare(&table.name, &table.query)?;
         input.check_unchanged()?;
@@ -189,6 +195,9 @@ impl Layer for Table {
                     return Err(refuse(after, "the primary key does not rise: the file is damaged".to_owned()));
                 };
                 block.push(self, row, key).map_err(|problem| refuse(after, problem))?;
+                if block.stored as u64 > self.left {
+                    return Err(refuse(after, "the rows hold more than the file does: it is damaged".to_owned()));
+                }
                 after = Some(key);
                 if block.keys.len() == most || block.bytes >= LARGEST_BATCH {
                     ended = false;
@@ -197,6 +206,7 @@ impl Layer for Table {
             }
         }
         self.after = after;
+        self.left = self.left.saturating_sub(block.stored as u64);
         Ok(block.finish(ended))
     }
 }
@@ -209,6 +219,8 @@ struct Block {
     wkb: Vec<u8>,
     rejects: Rejects,
     bytes: usize,
+    /// How many of the bytes are in the file.
+    stored: usize,
 }
 
 impl Block {
@@ -220,6 +232,7 @@ impl Block {
             wkb: Vec::new(),
             rejects: Rejects::default(),
             bytes: 0,
+            stored: 0,
         }
     }
 
@@ -237,6 +250,7 @@ impl Block {
                 return Err(format!("`{}` has {size} bytes, more than source.limits.record_bytes", attribute.name));
             }
             self.bytes += size;
+            self.stored += if attribute.is_computed { 0 } else { in_file(value) };
             if !attribute.push(value, cells) {
                 let wanted = match attribute.kind {
                     Kind::Instant => "timestamptz".to_owned(),
@@ -254,6 +268,7 @@ impl Block {
                 ValueRef::Blob(blob) => {
                     self.wkb.clear();
                     self.bytes += blob.len();
+                    self.stored += blob.len();
                     match geometry(blob, table.srs_id, &table.limits, &mut self.wkb) {
                         Ok(()) => geometries.append_value(&self.wkb),
                         Err(cause) => {
@@ -340,10 +355,16 @@ pub(crate) fn instant(text: &str) -> Option<i64> {
     text::timestamptz(text).or_else(|| text::timestamp(text))
 }
 
+/// The bytes that a value takes in a batch.
 fn size_of(value: ValueRef<'_>) -> usize {
+    16 + in_file(value)
+}
+
+/// The bytes that a value takes in the file, of those that can be many.
+fn in_file(value: ValueRef<'_>) -> usize {
     match value {
-        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.len() + 16,
-        _ => 8,
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.len(),
+        _ => 0,
     }
 }
 
@@ -408,6 +429,7 @@ struct Stated {
     declared: String,
     /// Whether it is the integer primary key, which is the row's number too.
     is_key: bool,
+    is_computed: bool,
 }
 
 /// The name under which a table without an integer primary key gives the numbers of its rows.
@@ -529,9 +551,9 @@ impl Database {
         let keys = columns.iter().filter(|(_, _, key, _)| *key > 0).count();
         // 1 is a hidden column of a virtual table; 2 and 3 are computed, and columns like others.
         let columns = columns.into_iter().filter(|(_, _, _, hidden)| *hidden != 1);
-        let columns = columns.map(|(name, declared, key, _)| {
+        let columns = columns.map(|(name, declared, key, hidden)| {
             let is_key = key > 0 && keys == 1 && declared.eq_ignore_ascii_case("INTEGER");
-            Stated { name, declared, is_key }
+            Stated { name, declared, is_key, is_computed: hidden != 0 }
         });
         Ok(columns.collect())
     }
@@ -678,10 +700,7 @@ fn check_journal(input: &InputFile) -> Result<(), Error> {
 
 /// A copy of a database and its log in a folder of their own.
 fn copied(input: &InputFile, wal: &InputFile) -> Result<(TempDir, PathBuf), Error> {
-    let folder = tempfile::Builder::new()
-        .prefix("hexfloe-geopackage-")
-        .tempdir()
-        .map_err(Error::io(input.path(), "make a temporary folder for a copy of"))?;
+    let folder = private_folder(input)?;
     let database = folder.path().join("copy.gpkg");
     copy(input, &database)?;
     copy(wal, &folder.path().join("copy.gpkg-wal"))?;

@@ -4,6 +4,9 @@
 //! applied as they are to Parquet, and rows come in batches that are bounded in rows and in bytes. A format says how a file is
 //! opened, and reads rows.
 
+use std::collections::HashMap;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -15,10 +18,12 @@ use arrow::datatypes::{
     TimestampMicrosecondType,
 };
 
+use tempfile::TempDir;
+
 use crate::declared::Declared;
 use crate::error::{Error, one_line};
 use crate::files::InputFile;
-use crate::geo::GeometryColumn;
+use crate::geo::{self, GeometryColumn};
 use crate::row_groups::{self, Change};
 use crate::scan::{Decoded, Rejects, SerialReader, SourceBatch};
 use crate::settings::InputLimits;
@@ -116,7 +121,8 @@ struct Current {
 }
 
 impl LayerReader {
-    /// Opens the layer of each file, and finds the columns that all have.
+    /// Opens the layer of each file, and finds the columns and reference systems that all have. The first stays open: to open
+    /// some files they have to be copied.
     pub(crate) fn open(
         files: &Arc<[InputFile]>,
         open: Open,
@@ -124,7 +130,9 @@ impl LayerReader {
         batch_rows: usize,
     ) -> Result<Self, Error> {
         let mut known: Option<(Vec<Field>, &str)> = None;
+        let mut geometries = HashMap::new();
         let mut rows = Some(0_u64);
+        let mut opened = None;
         for file in files.iter() {
             let layer = open(file, &options)?;
             rows = rows.zip(layer.rows()).map(|(sum, rows)| sum.saturating_add(rows));
@@ -132,7 +140,12 @@ impl LayerReader {
                 None => known = Some((layer.columns().to_vec(), file.path())),
                 Some((fields, first)) => row_groups::agree(fields, first, layer.columns(), file.path())?,
             }
+            geometries.insert(file.path(), layer.geometries().to_vec());
+            if opened.is_none() {
+                opened = Some(Current { input: file.clone(), layer, rows: 0, told: 0 });
+            }
         }
+        geo::agreed(files, |file| Ok(geometries.get(file.path()).cloned().unwrap_or_default()))?;
         let (stated, first) = known.unwrap_or_default();
         options.declared.check_columns(stated.iter().map(|field| field.name().as_str()), first)?;
         let fields = stated.iter().map(|field| {
@@ -148,8 +161,8 @@ impl LayerReader {
             schema,
             rows,
             batch_rows: batch_rows.max(1),
-            next_file: 0,
-            current: None,
+            next_file: usize::from(opened.is_some()),
+            current: opened,
         })
     }
 
@@ -369,6 +382,13 @@ impl Cells {
             Self::Bytes(cells) => Arc::new(cells.finish()),
         }
     }
+}
+
+/// A folder for copies that nobody else can look into, and that is gone when it is dropped.
+pub(crate) fn private_folder(input: &InputFile) -> Result<TempDir, Error> {
+    let mut folder = tempfile::Builder::new();
+    folder.prefix("hexfloe-").permissions(Permissions::from_mode(0o700));
+    folder.tempdir().map_err(Error::io(input.path(), "make a temporary folder for a copy of"))
 }
 
 /// A name that none of `taken` has: `name`, or `name_2`, `name_3` and so on.

@@ -41,6 +41,9 @@ const GEOMETRY: &str = "geometry";
 /// The bytes of the header of `.shp` and `.shx`.
 const HEADER: u64 = 100;
 
+/// How much is read at a place that does not follow the one before it.
+const JUMP: usize = 8 << 10;
+
 /// The most bytes of a `.prj` or `.cpg`.
 const LONGEST_NOTE: u64 = 1 << 20;
 
@@ -132,7 +135,8 @@ impl Part {
         let known = self.window_at + self.window.len() as u64;
         if offset < self.window_at || end > known {
             let left = usize::try_from(self.size - offset).unwrap_or(usize::MAX);
-            self.window.resize(length.max(CHUNK).min(left), 0);
+            let follows = (self.window_at..=known).contains(&offset);
+            self.window.resize(length.max(if follows { CHUNK } else { JUMP }).min(left), 0);
             self.window_at = offset;
             let read = self.file.read_exact_at(&mut self.window, offset);
             if let Err(error) = read {
@@ -167,6 +171,8 @@ struct Shapefile {
     record_bytes: usize,
     /// The next record, counted from 0.
     next: u64,
+    /// How many more bytes records may have. A `.shx` can lead to the same record again and again.
+    left: u64,
 }
 
 /// Where records begin.
@@ -197,11 +203,15 @@ impl Shapefile {
         };
         let encoding = match (&options.encoding, &mut parts.cpg) {
             (Some(label), _) => Encoding::named(label).map_err(|problem| Error::setting("source.encoding", problem))?,
-            (None, Some(cpg)) => match cpg.text()?.as_str() {
-                "" => None,
-                label => Some(Encoding::named(label).map_err(|problem| cpg.refuse(problem))?),
+            (None, Some(cpg)) => {
+                match cpg.text()?.as_str() {
+                    "" => None,
+                    label => Some(Encoding::named(label).map_err(|problem| {
+                        cpg.refuse(format!("{problem}; or set source.encoding, which wins over it"))
+                    })?),
+                }
+                .map_or_else(|| Encoding::of_header(&mut parts.dbf), Ok)?
             }
-            .map_or_else(|| Encoding::of_header(&mut parts.dbf), Ok)?,
             (None, None) => Encoding::of_header(&mut parts.dbf)?,
         };
         let geometry = Field::new(GEOMETRY, DataType::BinaryView, true);
@@ -215,6 +225,7 @@ impl Shapefile {
                 wkt => StatedCrs::Stated(Crs::from_wkt(wkt).map_err(|error| prj.refuse(one_line(&error)))?),
             },
         };
+        let left = parts.shp.size;
         let geometries = vec![GeometryColumn { column: GEOMETRY.to_owned(), encoding: "WKB".to_owned(), crs }];
         Ok(Self {
             parts,
@@ -226,6 +237,7 @@ impl Shapefile {
             limits: options.of_geometries(),
             record_bytes: options.record_bytes(),
             next: 0,
+            left,
         })
     }
 
@@ -253,16 +265,16 @@ impl Shapefile {
         if let Index::Sequence { next, .. } = &mut self.index {
             *next = offset + 8 + length;
         }
-        match usize::try_from(length) {
-            Ok(length) if length > self.record_bytes => {
-                let limit = self.record_bytes;
-                Err(shp.refuse(format!(
-                    "record {record} says that it has {length} bytes, more than source.limits.record_bytes = {limit}"
-                )))
-            }
-            Ok(length) => Ok((offset + 8, length)),
-            Err(_) => Err(shp.refuse(format!("record {record} is too long"))),
-        }
+        let limit = self.record_bytes;
+        let fitting = usize::try_from(length).ok().filter(|length| *length <= limit).ok_or_else(|| {
+            shp.refuse(format!(
+                "record {record} says that it has {length} bytes, more than source.limits.record_bytes = {limit}"
+            ))
+        })?;
+        self.left = self.left.checked_sub(8 + length).ok_or_else(|| {
+            shp.refuse(format!("record {record}: its .shx leads to the same shapes again, or they are cut off"))
+        })?;
+        Ok((offset + 8, fitting))
     }
 
     /// Whether there is a shape behind the last row.

@@ -255,7 +255,6 @@ impl Source {
 
     /// The rows of layers.
     fn scan_layers(&self, open: layers::Open, declared: &Declared, batch_rows: usize) -> Result<Scan, Error> {
-        self.of_layers(open)?;
         let reader = LayerReader::open(&self.files, open, self.layer_options(declared), batch_rows)?;
         Ok(Scan::serial(Arc::clone(reader.schema()), reader.rows(), Box::new(reader)))
     }

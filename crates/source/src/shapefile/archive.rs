@@ -17,7 +17,7 @@ use crate::companions;
 use crate::error::{Error, one_line};
 use crate::files::{CHUNK, InputFile};
 use crate::geopackage::choose;
-use crate::layers::LayerOptions;
+use crate::layers::{LayerOptions, private_folder};
 
 use super::{Part, Parts, without_dbf};
 
@@ -48,10 +48,7 @@ pub(super) fn extract(input: &InputFile, options: &LayerOptions) -> Result<Parts
     });
     let layer = choose(wanted, &names).map_err(|problem| problem.into_error(input.path()))?;
     let entries = found.get(layer).cloned().unwrap_or_default();
-    let folder = tempfile::Builder::new()
-        .prefix("hexfloe-shapefile-")
-        .tempdir()
-        .map_err(Error::io(input.path(), "make a temporary folder for"))?;
+    let folder = private_folder(input)?;
     let mut left = input.size().saturating_mul(options.limits.expansion).max(LEAST_EXPANSION);
     let mut parts = BTreeMap::new();
     for (extension, index) in entries {
@@ -73,6 +70,12 @@ pub(super) fn extract(input: &InputFile, options: &LayerOptions) -> Result<Parts
     })
 }
 
+/// Whether a name leads to a place within the archive.
+fn is_inside(name: &str) -> bool {
+    let has_drive = name.as_bytes().get(1) == Some(&b':');
+    !has_drive && !name.starts_with('/') && !name.contains('\0') && name.split('/').all(|part| part != "..")
+}
+
 fn stem(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or(name)
 }
@@ -83,12 +86,13 @@ fn shapefiles(archive: &mut ZipArchive<BufReader<File>>) -> Result<BTreeMap<Stri
     for index in 0..archive.len() {
         let entry = archive.by_index_raw(index).map_err(|error| format!("cannot be read: {}", one_line(&error)))?;
         let name = entry.name().map_err(|error| format!("has an entry without a name: {}", one_line(&error)))?;
-        if entry.enclosed_name().is_none() || name.starts_with('/') || name.contains(['\\', '\0']) {
+        let name = name.replace('\\', "/"); // as some programs of Windows write them
+        if !is_inside(&name) {
             return Err(format!("has an entry {name:?}, which lies outside of the archive: make it anew"));
         }
         // What macOS adds to archives, and what hides.
         let is_hidden = name.split('/').any(|part| part.starts_with('.') || part == "__MACOSX");
-        let path = Path::new(name.as_ref());
+        let path = Path::new(&name);
         let (Some(extension), false) = (companions::extension(path), entry.is_dir() || is_hidden) else { continue };
         if !["shp", "dbf", "shx", "prj", "cpg"].contains(&extension.as_str()) {
             continue;

@@ -392,17 +392,17 @@ mod tests {
     }
 
     #[rstest]
-    #[case::one_ring_is_outer_whichever_way_it_runs(&[(0., 0., 9., false)], &[&[0]])]
-    #[case::a_hole(&[(0., 0., 9., true), (1., 1., 1., false)], &[&[0, 1]])]
-    #[case::a_hole_before_its_ring(&[(1., 1., 1., false), (0., 0., 9., true)], &[&[1, 0]])]
-    #[case::an_island_in_a_lake(&[(0., 0., 9., true), (1., 1., 7., false), (2., 2., 1., true), (2.25, 2.25, 0.5, false)], &[&[0, 1], &[2, 3]])]
-    #[case::a_hole_that_touches(&[(0., 0., 9., true), (0., 0., 1., false)], &[&[0, 1]])]
-    #[case::only_the_first_is_wound_right(&[(6., 6., 1., true), (0., 0., 9., false)], &[&[1, 0]])]
-    #[case::a_hole_in_nothing_among_several(&[(0., 0., 1., true), (9., 9., 1., true), (5., 5., 1., false)], &[&[0], &[1], &[2]])]
-    #[case::a_hole_in_nothing(&[(0., 0., 1., true), (5., 5., 1., false)], &[&[0], &[1]])]
-    #[case::wound_the_wrong_way(&[(0., 0., 9., false), (1., 1., 7., false), (2., 2., 1., false), (20., 0., 1., false)], &[&[0, 1], &[2], &[3]])]
-    #[case::two_polygons_with_a_hole_each(&[(0., 0., 9., true), (20., 0., 9., true), (21., 1., 1., false), (1., 1., 1., false)], &[&[0, 3], &[1, 2]])]
-    fn rings_become_polygons(#[case] squares: &[(f64, f64, f64, bool)], #[case] expected: &[&[usize]]) {
+    #[case::one_ring_is_outer_whichever_way_it_runs(&[(0., 0., 9., false)], vec![vec![0]])]
+    #[case::a_hole(&[(0., 0., 9., true), (1., 1., 1., false)], vec![vec![0, 1]])]
+    #[case::a_hole_before_its_ring(&[(1., 1., 1., false), (0., 0., 9., true)], vec![vec![1, 0]])]
+    #[case::an_island_in_a_lake(&[(0., 0., 9., true), (1., 1., 7., false), (2., 2., 1., true), (2.25, 2.25, 0.5, false)], vec![vec![0, 1], vec![2, 3]])]
+    #[case::a_hole_that_touches(&[(0., 0., 9., true), (0., 0., 1., false)], vec![vec![0, 1]])]
+    #[case::only_the_first_is_wound_right(&[(6., 6., 1., true), (0., 0., 9., false)], vec![vec![1, 0]])]
+    #[case::a_hole_in_nothing_among_several(&[(0., 0., 1., true), (9., 9., 1., true), (5., 5., 1., false)], vec![vec![0], vec![1], vec![2]])]
+    #[case::a_hole_in_nothing(&[(0., 0., 1., true), (5., 5., 1., false)], vec![vec![0], vec![1]])]
+    #[case::wound_the_wrong_way(&[(0., 0., 9., false), (1., 1., 7., false), (2., 2., 1., false), (20., 0., 1., false)], vec![vec![0, 1], vec![2], vec![3]])]
+    #[case::two_polygons_with_a_hole_each(&[(0., 0., 9., true), (20., 0., 9., true), (21., 1., 1., false), (1., 1., 1., false)], vec![vec![0, 3], vec![1, 2]])]
+    fn rings_become_polygons(#[case] squares: &[(f64, f64, f64, bool)], #[case] expected: Vec<Vec<usize>>) {
         let rings: Vec<Vec<f64>> = squares.iter().map(|(x, y, size, cw)| square(*x, *y, *size, *cw)).collect();
         assert_eq!(groups(&rings), expected);
     }

@@ -304,6 +304,36 @@ fn a_file_that_is_no_database_is_refused(#[case] content: &[u8], #[case] problem
 }
 
 #[test]
+fn rows_that_hold_more_than_the_file_does_are_refused() {
+    let folder = TempDir::new().unwrap();
+    let rows = "INSERT INTO t (v) SELECT zeroblob(998930) FROM (VALUES (1), (2), (3), (4), (5), (6));";
+    package(&folder, &layer(", v BLOB", rows));
+    assert_eq!(all(&folder).rows.len(), 6);
+
+    // Of each row, a few bytes are in one page, and the rest in pages of its own. All rows are given the pages of the first, and the other pages are cut off.
+    const PAGE: usize = 4096;
+    let path = folder.path().join("a.gpkg");
+    let mut bytes = fs::read(&path).unwrap();
+    let number = |bytes: &[u8]| usize::try_from(u32::from_be_bytes(bytes.try_into().unwrap())).unwrap();
+    let leaf = bytes.chunks(PAGE).position(|page| page[0] == 0x0d && page[3..5] == [0, 6]).unwrap();
+    let page = &mut bytes[leaf * PAGE..][..PAGE];
+    let mut cells: Vec<usize> =
+        (0..6).map(|cell| usize::from(u16::from_be_bytes([page[8 + 2 * cell], page[9 + 2 * cell]]))).collect();
+    cells.sort_unstable_by(|a, b| b.cmp(a)); // rows are added from the end of the page
+    let length = cells[0] - cells[1];
+    let first = page[PAGE - 4..].to_vec();
+    for cell in cells {
+        page[cell + length - 4..cell + length].copy_from_slice(&first);
+    }
+    let pages = number(&first) + 998_930 / (PAGE - 4) + 1;
+    bytes.truncate(pages * PAGE);
+    bytes[28..32].copy_from_slice(&u32::try_from(pages).unwrap().to_be_bytes());
+    fs::write(&path, bytes).unwrap();
+    let error = refusal(&folder, of("a.gpkg"), &ScanOptions::default());
+    assert!(error.to_string().contains("more than the file"), "{error}");
+}
+
+#[test]
 fn a_record_beyond_the_limit_is_refused_by_the_place_of_its_row() {
     let folder = TempDir::new().unwrap();
     let rows = "INSERT INTO t (fid, v) VALUES (1, 'short'), (2, zeroblob(3000000)), (3, zeroblob(200));";
@@ -332,6 +362,20 @@ fn reading_leaves_no_byte_in_the_folder_of_the_file() {
     package(&folder, &layer(", v TEXT", "INSERT INTO t (v) VALUES ('a');"));
     let before = snapshot(folder.path());
     assert_eq!(all(&folder).values(), ["a|∅"]);
+    assert_eq!(snapshot(folder.path()), before);
+}
+
+#[test]
+fn a_file_that_was_written_with_a_log_is_read_without_one() {
+    let folder = TempDir::new().unwrap();
+    package(&folder, &layer(", v TEXT", "INSERT INTO t (v) VALUES ('a');"));
+    let connection = Connection::open(folder.path().join("a.gpkg")).unwrap();
+    connection.execute_batch("PRAGMA journal_mode = WAL; INSERT INTO t (v) VALUES ('b');").unwrap();
+    connection.close().unwrap();
+    let before = snapshot(folder.path());
+    assert_eq!(before.len(), 1);
+    assert_eq!(before[0].1[18..20], [2, 2], "not in the mode that is meant");
+    assert_eq!(all(&folder).values(), ["a|∅", "b|∅"]);
     assert_eq!(snapshot(folder.path()), before);
 }
 

@@ -332,6 +332,19 @@ fn a_shapefile_that_was_edited_is_read_by_its_index() {
     assert_eq!(all(&folder).values(), [format!("1|{}", wkb("POINT (1 1)")), format!("2|{}", wkb("POINT (2 2)"))]);
 }
 
+#[test]
+fn an_index_that_leads_to_one_shape_again_and_again_is_refused() {
+    let line: Vec<[f64; 2]> = (0..1_000).map(|x| [f64::from(x), 0.]).collect();
+    let (shp, _) = shp(3, &[parts(3, &[&line], &[])]);
+    let entry = [50_u32.to_be_bytes(), u32::try_from(shp.len() / 2 - 54).unwrap().to_be_bytes()].concat();
+    let rows = vec![["1"]; 50];
+    let rows: Vec<&[&str]> = rows.iter().map(<[&str; 1]>::as_slice).collect();
+    let shx = with_header(3, &entry.repeat(50));
+    let folder = written(&[("a.shp", shp), ("a.shx", shx), ("a.dbf", dbf(&[("n", b'N', 1, 0)], &rows))]);
+    let error = refusal(&folder, of("a.shp"), &ScanOptions::default());
+    assert!(error.to_string().contains("record 2: its .shx leads to the same shapes again"), "{error}");
+}
+
 #[rstest]
 #[case::with_index(true)]
 #[case::without(false)]
@@ -479,6 +492,8 @@ fn a_shapefile_in_an_archive_is_read_and_its_name_is_the_layer() {
 #[rstest]
 #[case::outside("../a.shp", "lies outside of the archive")]
 #[case::absolute("/a.shp", "lies outside of the archive")]
+#[case::of_windows("C:\\a.shp", "lies outside of the archive")]
+#[case::outside_of_windows("x\\..\\..\\a.shp", "lies outside of the archive")]
 #[case::nothing("a.txt", "holds no .shp")]
 #[case::no_attributes("a.shp", "has no .dbf")]
 fn an_archive_that_holds_something_else_is_refused(#[case] name: &str, #[case] problem: &str) {
