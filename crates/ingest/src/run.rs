@@ -628,6 +628,7 @@ fn threads(job: &Job, options: &RunOptions) -> usize {
 /// The source as it is scanned: `table.sort` is part of the SQL.
 pub(crate) fn source_settings(job: &Job) -> Result<SourceSettings, Error> {
     let mut settings = job.source.clone();
+    settings.limits.open_rings = job.geometry.as_ref().is_some_and(|geometry| geometry.repair.is_some());
     if !job.table.sort.is_empty() {
         if !cfg!(feature = "sql") {
             return Err(Error::Job(

@@ -245,10 +245,7 @@ impl Rows {
         self.properties.push(feature.properties.unwrap_or(b"{}"), feature.number);
         self.ids.push(feature.id.and_then(Id::of));
         self.wkb.clear();
-        let limits = hexfloe_geometry::Limits {
-            depth: usize::try_from(limits.depth).unwrap_or(usize::MAX),
-            ..hexfloe_geometry::Limits::default()
-        };
+        let limits = limits.of_geometries();
         let found = match feature.geometry {
             None => Ok(false),
             Some(geometry) => hexfloe_geometry::from_geojson(geometry, &limits, &mut self.wkb),

@@ -50,8 +50,7 @@ impl LayerOptions {
 
     /// The limits of geometries.
     pub(crate) fn of_geometries(&self) -> hexfloe_geometry::Limits {
-        let depth = usize::try_from(self.limits.depth).unwrap_or(usize::MAX);
-        hexfloe_geometry::Limits { depth, ..hexfloe_geometry::Limits::default() }
+        self.limits.of_geometries()
     }
 
     /// The most bytes of one record, as a size in memory.

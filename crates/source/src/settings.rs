@@ -115,9 +115,21 @@ pub struct InputLimits {
     pub depth: u32,
     /// Bytes that a compressed file or archive may become, as a multiple of its own size.
     pub expansion: u64,
+    /// Rings of polygons may be open: whoever reads the source closes them. No setting of a job.
+    #[serde(skip)]
+    pub open_rings: bool,
 }
 
 impl InputLimits {
+    /// The limits of a geometry.
+    pub(crate) fn of_geometries(&self) -> hexfloe_geometry::Limits {
+        hexfloe_geometry::Limits {
+            depth: usize::try_from(self.depth).unwrap_or(usize::MAX),
+            closed_rings: !self.open_rings,
+            ..hexfloe_geometry::Limits::default()
+        }
+    }
+
     /// Bytes of one record, as far as there can be a buffer for them.
     pub(crate) fn longest_record(&self) -> usize {
         usize::try_from(self.record_bytes).unwrap_or(usize::MAX / 4).min(usize::MAX / 4)
@@ -126,7 +138,7 @@ impl InputLimits {
 
 impl Default for InputLimits {
     fn default() -> Self {
-        Self { record_bytes: 64 << 20, depth: 32, expansion: 1_000 }
+        Self { record_bytes: 64 << 20, depth: 32, expansion: 1_000, open_rings: false }
     }
 }
 
