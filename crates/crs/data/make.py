@@ -151,7 +151,7 @@ class Base:
 
     def __init__(self, crs):
         self.crs = crs
-        self.operations, self.unavailable = [], []
+        self.operations, self.unavailable, self.compared = [], [], {}
         try:
             group = TransformerGroup(crs, "OGC:CRS84", always_xy=True, allow_ballpark=False)
         except (IndexError, pyproj.exceptions.ProjError):
@@ -181,7 +181,30 @@ class Base:
             return f"the best datum shift without a grid, {name_of(transformer)}, is stated to {transformer.accuracy:g} m" + grid_of(better)
         if isinstance(shift, str):
             return f"the datum shift {name_of(transformer)} cannot be done: {shift}"
+        for other, a, _ in stated:
+            if other is not transformer and other.accuracy <= LIMIT and covered(area, a) >= 0.1:
+                apart = self.apart(transformer, other, area, a)
+                # A coarse shift beside a fine one is no contradiction, unless it is far off what it states.
+                slack = 1 if other.accuracy <= 2 * transformer.accuracy else 5
+                if apart > slack * max(LIMIT, transformer.accuracy + other.accuracy):
+                    one, two = f"{name_of(transformer)} ({transformer.accuracy:g} m)", f"{name_of(other)} ({other.accuracy:g} m)"
+                    return f"the datum shifts {one} and {two} are stated for it, and they differ by {apart:.0f} m"
         return transformer, shift
+
+
+    def apart(self, one, other, area, common):
+        """The largest distance in metres between what two operations make of places in both areas."""
+        key = (id(one), id(other), area)
+        if key not in self.compared:
+            lon, lat = grid(area)
+            west, south, east, north = common
+            across = (lon >= west) & (lon <= east) if west <= east else (lon >= west) | (lon <= east)
+            both = across & (lat >= south) & (lat <= north)
+            first, second = one.transform(lon[both], lat[both]), other.transform(lon[both], lat[both])
+            good = numpy.isfinite(first[0]) & numpy.isfinite(second[0])
+            away = GEOD.inv(first[0][good], first[1][good], second[0][good], second[1][good])[2]
+            self.compared[key] = max(away, default=0.0)
+        return self.compared[key]
 
 
 def name_of(transformer):

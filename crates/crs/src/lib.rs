@@ -17,8 +17,8 @@
 //!
 //! let grid = LonLatTransform::from(&Crs::parse("EPSG:27700")?)?;
 //! let [lon, lat] = grid.lon_lat([529_090.0, 179_645.0])?;
-//! assert!((lon + 0.1425).abs() < 1e-3 && (lat - 51.5010).abs() < 1e-3);
-//! assert!(grid.lon_lat([-0.1425, 51.5010]).is_err());
+//! assert!((lon + 0.1416).abs() < 1e-3 && (lat - 51.5010).abs() < 1e-3);
+//! assert!(grid.lon_lat([-0.1416, 51.5010]).is_err());
 //! assert!(LonLatTransform::from(&Crs::parse("EPSG:4267")?).is_err());
 //! # Ok::<(), hexfloe_crs::Error>(())
 //! ```

@@ -55,7 +55,8 @@ impl Parameters {
         } else if name.starts_with("scale_factor") {
             self.scale = value * unit.unwrap_or(1.0);
         } else if let (Some(angles), Some(unit)) = (&mut self.angles, unit) {
-            let degrees = (value * unit / DEGREE + 180.0).rem_euclid(360.0) - 180.0;
+            // From just above -180 to just above 180, so that the antimeridian has one number.
+            let degrees = (value * unit / DEGREE + 180.0 - ANGLE).rem_euclid(360.0) - 180.0 + ANGLE;
             if degrees.abs() > 1e-9 {
                 angles.push(degrees);
             }

@@ -8,6 +8,7 @@ use rstest::rstest;
 #[case::nad27_utm("EPSG:26711", "grid")]
 #[case::ed50("EPSG:4230", "no single datum shift")]
 #[case::krovak("EPSG:5514", "6 m")]
+#[case::two_shifts_that_contradict_each_other("EPSG:28193", "differ by 93 m")]
 #[case::grads("EPSG:4807", "grad")]
 #[case::no_datum_shift("EPSG:9000", "no datum shift")]
 #[case::deprecated("EPSG:2163", "EPSG:9311")]
