@@ -13,7 +13,6 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BinaryViewBuilder, Int64Array, RecordBatch, RecordBatchOptions, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use hexfloe_batch::RejectReason;
 
 use crate::declared::Declared;
 use crate::error::{Error, one_line};
@@ -258,8 +257,7 @@ impl Rows {
             Ok(false) => self.geometries.append_null(),
             Err(problem) => {
                 self.geometries.append_null();
-                let cause = problem.to_string();
-                self.rejects.push(row, RejectReason::UnreadableGeometry { cause });
+                self.rejects.geometry(row, problem.to_string());
             }
         }
     }

@@ -245,9 +245,9 @@ impl Rejects {
         self.0.push(Reject { row, reason });
     }
 
-    /// A row that cannot be used for another reason.
-    pub(crate) fn push(&mut self, row: usize, reason: RejectReason) {
-        self.0.push(Reject { row, reason });
+    /// A geometry that cannot be read.
+    pub(crate) fn geometry(&mut self, row: usize, cause: String) {
+        self.0.push(Reject { row, reason: RejectReason::UnreadableGeometry { cause } });
     }
 
     /// A geometry that cannot be read.
