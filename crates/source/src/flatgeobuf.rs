@@ -603,7 +603,7 @@ mod tests {
     #[case(17, 16, Some((17 + 2 + 1) * 40))]
     #[case(3, 1, Some((3 + 2 + 1) * 40))]
     #[case(u64::MAX, 16, None)]
-    #[case(u64::MAX / 41, 65535, None)]
+    #[case(u64::MAX / 40, 65535, None)]
     fn an_index_has_a_node_above_every_few(#[case] features: u64, #[case] node_size: u16, #[case] bytes: Option<u64>) {
         assert_eq!(index_size(features, node_size), bytes);
     }
