@@ -250,11 +250,6 @@ impl Rejects {
         self.0.push(Reject { row, reason: RejectReason::UnreadableGeometry { cause } });
     }
 
-    /// A geometry that cannot be read.
-    pub(crate) fn geometry(&mut self, row: usize, cause: String) {
-        self.0.push(Reject { row, reason: RejectReason::UnreadableGeometry { cause } });
-    }
-
     pub(crate) fn into_rows(mut self) -> Vec<Reject> {
         self.0.sort_by_key(|reject| reject.row); // stable: columns stay in order within a row
         self.0.dedup_by_key(|reject| reject.row);

@@ -534,7 +534,7 @@ mod tests {
     fn with_file<T>(text: &[u8], use_it: impl FnOnce(&InputFile) -> T) -> T {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a"), text).unwrap();
-        use_it(&files::find(&["a".to_owned()], folder.path(), None).unwrap()[0])
+        use_it(&files::find(&["a".to_owned()], folder.path(), crate::Format::Geojson, None).unwrap()[0])
     }
 
     /// Whether the text is one value.
