@@ -43,6 +43,8 @@ def do_convert(source, to, format, **options):
     if format == "flatgeobuf":
         # With an index the features are put into another order.
         options.setdefault("SPATIAL_INDEX", "NO")
+    # Not every polygon a group of polygons.
+    options.setdefault("promote_to_multi", False)
     pyogrio.write_dataframe(frame, path, driver=driver, **options)
     return path
 
