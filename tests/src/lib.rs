@@ -37,7 +37,7 @@ mod state;
 mod tls;
 
 pub use catalog_file::CatalogFile;
-pub use data::data;
+pub use data::{data, single_line_geojson};
 pub use hexfloe_replay_verify::proxy::{Answer, Exchange, Fault, Proxy, Reply, Request, Rule, Server, Side};
 pub use judge::judge;
 pub use lake::{Backend, Lake, POINTS};

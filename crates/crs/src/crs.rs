@@ -4,17 +4,39 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::Error;
+use crate::parameters::{self, Parameters};
+use crate::systems::{self, Standing, System};
+use crate::wkt::{self, Node};
+use crate::{Error, spelling};
+
+/// OGC:CRS84 for GeoParquet, as its specification has it.
+const CRS84: &str = include_str!("../data/crs84.json");
+/// PROJJSON nests a bound system in a compound one; more means nothing.
+const DEEPEST: usize = 8;
 
 /// A coordinate reference system as a file or a person states it. Coordinates are always x before y: longitude before latitude, easting
 /// before northing, whatever the order of the axes in the definition.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// Two are equal when their ids are, or, where one of them has none, when they were stated by the same text.
+#[derive(Clone, Debug)]
 pub struct Crs {
     id: Option<String>,
     name: Option<String>,
     /// As it was stated: PROJJSON, WKT or a code; empty where the file says that it is unknown.
     text: String,
 }
+
+impl PartialEq for Crs {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.id, &other.id) {
+            (Some(id), Some(other)) => id == other,
+            (None, None) => self.text == other.text,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Crs {}
 
 impl Crs {
     /// OGC:CRS84: longitude and latitude in degrees on WGS 84.
@@ -27,50 +49,112 @@ impl Crs {
         Self { id: None, name: None, text: String::new() }
     }
 
-    /// A system by authority and code, such as `EPSG` and `27700`.
+    /// A system by authority and code, such as `EPSG` and `27700`. Of a compound or three-dimensional one, the horizontal part. Whether it
+    /// is known is told by [`crate::LonLatTransform::from`].
     pub fn of_code(authority: &str, code: &str) -> Self {
-        let id = format!("{authority}:{code}");
-        Self { text: id.clone(), id: Some(id), name: None }
+        let authority = authority.trim().to_ascii_uppercase();
+        let id = format!("{authority}:{}", code.trim());
+        if id == "OGC:CRS84" || id == "OGC:CRS84H" {
+            return Self::lon_lat();
+        }
+        match systems::of_code(&id) {
+            Some(system) => Self {
+                id: Some(system.code.to_owned()),
+                name: Some(system.name.to_owned()),
+                text: system.code.to_owned(),
+            },
+            None => Self { text: id.clone(), id: Some(id), name: None },
+        }
     }
 
-    /// From PROJJSON.
+    /// From PROJJSON. `null` is the unknown system. Of a compound system the horizontal part is meant, of a bound one its base.
     ///
     /// # Errors
     ///
-    /// If it is none.
+    /// If it is none, or its id and its numbers contradict each other.
     pub fn from_projjson(json: &str) -> Result<Self, Error> {
-        let value: Value = serde_json::from_str(json)
-            .map_err(|error| Error::Unreadable { text: json.chars().take(80).collect(), cause: error.to_string() })?;
+        let value: Value = serde_json::from_str(json).map_err(|error| Error::unreadable(json, error))?;
         if value.is_null() {
             return Ok(Self::unknown());
         }
-        let id = value.get("id").and_then(|id| {
-            let code = match id.get("code")? {
-                Value::String(code) => code.clone(),
-                code => code.to_string(),
-            };
-            Some(format!("{}:{code}", id.get("authority")?.as_str()?))
-        });
-        let name = value.get("name").and_then(Value::as_str).map(ToOwned::to_owned);
-        Ok(Self { id, name, text: value.to_string() })
+        if !value.is_object() {
+            return Err(Error::unreadable(json, "PROJJSON is an object or null"));
+        }
+        let (flat, shift) = horizontal_json(&value, None, 0);
+        let id = json_id(flat);
+        let name = flat.get("name").and_then(Value::as_str).map(ToOwned::to_owned);
+        if let Some(id) = &id {
+            agree(id, &parameters::of_projjson(flat).bound(shift))?;
+        }
+        Ok(Self { id, name, text: flat.to_string() }.canonical())
     }
 
-    /// From well-known text: WKT 1 (of GDAL or ESRI) or WKT 2.
+    /// From well-known text: WKT 1 (of GDAL or ESRI) or WKT 2. Of a compound system the horizontal part is meant, of a bound one its base.
+    /// Without an id, it is a known system if it is exactly its definition in one of these dialects; case, blanks and the spelling of
+    /// numbers aside.
     ///
     /// # Errors
     ///
-    /// If it is none.
+    /// If it is none, or its id and its numbers contradict each other.
     pub fn from_wkt(wkt: &str) -> Result<Self, Error> {
-        Ok(Self { id: None, name: None, text: wkt.to_owned() })
+        let root = wkt::parse(wkt).map_err(|cause| Error::unreadable(wkt, cause))?;
+        let (flat, shift) = horizontal_wkt(&root, None, 0);
+        if !KEYWORDS.contains(&flat.keyword.as_str()) {
+            let cause = format!(
+                "{} is no geographic or projected system of well-known text; state it as EPSG:… if it has a code",
+                flat.keyword
+            );
+            return Err(Error::unreadable(wkt, cause));
+        }
+        let (text, name) = (wkt.trim().to_owned(), flat.name().map(ToOwned::to_owned));
+        let exact = systems::of_hash(&flat.hash()).map(|system| system.code);
+        // A code of an authority that is not known here says less than the definition.
+        let id = flat.id().filter(|id| exact.is_none() || known(id).is_some()).or_else(|| exact.map(ToOwned::to_owned));
+        if let Some(id) = id.as_deref().filter(|id| exact != Some(id) || shift.is_some()) {
+            agree(id, &parameters::of_wkt(flat).bound(shift))?;
+        }
+        Ok(Self { id, name, text }.canonical())
     }
 
-    /// What a person wrote: `EPSG:27700`, `OGC:CRS84`, well-known text or PROJJSON.
+    /// What a person wrote: `EPSG:27700`, `OGC:CRS84`, an OGC URN or URL of a code, well-known text or PROJJSON.
     ///
     /// # Errors
     ///
-    /// If it is none of them.
+    /// If it is none of them, or a code that is not known.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        Self::from_wkt(text)
+        let text = text.trim().trim_start_matches('\u{feff}');
+        if text.starts_with('{') || text == "null" {
+            return Self::from_projjson(text);
+        }
+        if text.contains(['[', '(']) {
+            return Self::from_wkt(text);
+        }
+        let (authority, code) = spelling::code_of(text).map_err(|cause| Error::unreadable(text, cause))?;
+        let crs = Self::of_code(&authority, &code);
+        if crs.is_lon_lat() || crs.system().is_some() {
+            return Ok(crs);
+        }
+        let near = systems::near(&authority, &code);
+        let advice = if near.is_empty() { String::new() } else { format!("; is {} meant?", near.join(" or ")) };
+        Err(Error::unreadable(text, format!("no such code is known{advice}")))
+    }
+
+    /// With the id under which it is known here, and OGC:CRS84 as that.
+    fn canonical(mut self) -> Self {
+        if let Some(id) = &mut self.id {
+            id.make_ascii_uppercase();
+            if id == "OGC:CRS84H" {
+                *id = "OGC:CRS84".to_owned();
+            } else if let Some(system) = systems::of_code(id) {
+                *id = system.code.to_owned();
+            }
+        }
+        self
+    }
+
+    /// What is known of it.
+    pub(crate) fn system(&self) -> Option<&'static System> {
+        systems::of_code(self.id.as_deref()?)
     }
 
     /// Whether the file says that it is unknown.
@@ -90,13 +174,93 @@ impl Crs {
 
     /// Whether coordinates are longitude and latitude in degrees on WGS 84.
     pub fn is_lon_lat(&self) -> bool {
-        matches!(self.id.as_deref(), Some("OGC:CRS84" | "OGC:CRS84h" | "EPSG:4326" | "EPSG:4979"))
+        matches!(self.id.as_deref(), Some("OGC:CRS84" | "EPSG:4326" | "EPSG:4979"))
     }
 
-    /// PROJJSON without blanks, for GeoParquet; `None` where it is unknown or no PROJJSON of it is known.
-    pub fn projjson(&self) -> Option<String> {
-        None
+    /// Whether coordinates are a longitude and a latitude, on whatever datum. False where it cannot be told.
+    pub fn is_geographic(&self) -> bool {
+        if let Ok(root) = wkt::parse(&self.text) {
+            return !horizontal_wkt(&root, None, 0).0.keyword.starts_with("PROJ");
+        }
+        let json = self.projjson().and_then(|json| serde_json::from_str::<Value>(&json).ok());
+        json.is_some_and(|json| json.get("type").and_then(Value::as_str) == Some("GeographicCRS"))
     }
+
+    /// PROJJSON without blanks, for GeoParquet: as it was stated, if it was stated like that. `None` where it is unknown or no PROJJSON of
+    /// it is known.
+    pub fn projjson(&self) -> Option<String> {
+        if self.text.starts_with('{') {
+            return Some(self.text.clone());
+        }
+        if self.id.as_deref() == Some("OGC:CRS84") {
+            return Some(CRS84.trim().to_owned());
+        }
+        self.system()?.projjson().map(ToOwned::to_owned)
+    }
+}
+
+const KEYWORDS: [&str; 9] =
+    ["GEOGCS", "PROJCS", "GEOGCRS", "GEOGRAPHICCRS", "GEODCRS", "GEODETICCRS", "PROJCRS", "PROJECTEDCRS", "GEOCCS"];
+
+/// The horizontal part of a compound system, the base of a bound one; and what it is bound with, if that can be read.
+fn horizontal_wkt(node: &Node, bound: Option<[f64; 7]>, depth: usize) -> (&Node, Option<[f64; 7]>) {
+    let inner = match node.keyword.as_str() {
+        "COMPD_CS" | "COMPOUNDCRS" => node.nodes().next().map(|inner| (inner, bound)),
+        "BOUNDCRS" => {
+            let base = node.child(&["SOURCECRS"]).and_then(|source| source.nodes().next());
+            base.map(|base| (base, parameters::bound_of_wkt(node)))
+        }
+        _ => None,
+    };
+    inner.filter(|_| depth < DEEPEST).map_or((node, bound), |(inner, bound)| horizontal_wkt(inner, bound, depth + 1))
+}
+
+fn horizontal_json(value: &Value, bound: Option<[f64; 7]>, depth: usize) -> (&Value, Option<[f64; 7]>) {
+    let inner = match value.get("type").and_then(Value::as_str) {
+        Some("CompoundCRS") => value.get("components").and_then(|parts| parts.get(0)).map(|inner| (inner, bound)),
+        Some("BoundCRS") => value.get("source_crs").map(|base| (base, parameters::bound_of_projjson(value))),
+        _ => None,
+    };
+    inner.filter(|_| depth < DEEPEST).map_or((value, bound), |(inner, bound)| horizontal_json(inner, bound, depth + 1))
+}
+
+fn json_id(value: &Value) -> Option<String> {
+    let id = value.get("id").or_else(|| value.get("ids")?.get(0))?;
+    let code = match id.get("code")? {
+        Value::String(code) => code.clone(),
+        code => code.to_string(),
+    };
+    Some(format!("{}:{code}", id.get("authority")?.as_str()?).to_ascii_uppercase())
+}
+
+/// What is known of a code; OGC:CRS84 has the numbers of EPSG:4326.
+fn known(id: &str) -> Option<&'static System> {
+    systems::of_code(if id == "OGC:CRS84" || id == "OGC:CRS84H" { "EPSG:4326" } else { id })
+}
+
+/// Refuses a text whose numbers are not those of its id.
+fn agree(id: &str, stated: &Parameters) -> Result<(), Error> {
+    let Some(system) = known(id) else { return Ok(()) };
+    let Some(json) = system.projjson().and_then(|json| serde_json::from_str::<Value>(json).ok()) else { return Ok(()) };
+    let contradiction = stated.contradiction(&parameters::of_projjson(&json)).or_else(|| other_shift(system, stated));
+    match contradiction {
+        None => Ok(()),
+        Some(what) => Err(Error::Unsupported {
+            crs: id.to_owned(),
+            cause: format!(
+                "the text says that it is {id} ({}), but {what} as in {id}; state the system of its coordinates (--crs {id} if it is that)",
+                system.name
+            ),
+        }),
+    }
+}
+
+/// A shift to WGS 84 that is not the one of the known operation, by a metre or more.
+fn other_shift(system: &System, stated: &Parameters) -> Option<String> {
+    let (Some(shift), Standing::Done { operation, .. }) = (&stated.shift, &system.standing) else { return None };
+    let known = parameters::shift_of(operation);
+    let apart = parameters::apart_m(shift, &known);
+    (apart > 1.0).then(|| format!("its shift to WGS 84 is {shift:?}, up to {apart:.1} m from the {known:?}"))
 }
 
 impl fmt::Display for Crs {

@@ -1,5 +1,7 @@
 //! What can be wrong with a coordinate reference system.
 
+use std::fmt;
+
 /// Why coordinates cannot be brought to longitude and latitude.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
@@ -11,7 +13,7 @@ pub enum Error {
         /// What is wrong.
         cause: String,
     },
-    /// It is not known, or cannot be done to five metres.
+    /// It is not known, contradicts itself, or cannot be done to five metres.
     #[error("{crs}: {cause}")]
     Unsupported {
         /// Its id or name.
@@ -20,13 +22,21 @@ pub enum Error {
         cause: String,
     },
     /// A coordinate that the system does not have.
-    #[error("({x}, {y}) is no place in {crs}")]
+    #[error("({x}, {y}) is no place in {crs}: {why}")]
     Outside {
-        /// Its id or name.
+        /// Its id and name.
         crs: String,
         /// As found.
         x: f64,
         /// As found.
         y: f64,
+        /// What it looks like.
+        why: &'static str,
     },
+}
+
+impl Error {
+    pub(crate) fn unreadable(text: &str, cause: impl fmt::Display) -> Self {
+        Self::Unreadable { text: text.chars().take(80).collect(), cause: cause.to_string() }
+    }
 }

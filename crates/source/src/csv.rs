@@ -17,7 +17,7 @@ use crate::error::{Error, one_line};
 use crate::files::InputFile;
 use crate::infer::Kinds;
 use crate::scan::{Decoded, Rejects, SerialReader, SourceBatch};
-use crate::settings::Dialect;
+use crate::settings::{Dialect, InputLimits};
 use crate::{parallel, text, types};
 
 use records::{Block, Records};
@@ -40,6 +40,7 @@ pub(crate) struct CsvReader {
 struct Layout {
     files: Vec<CsvFile>,
     dialect: Dialect,
+    limits: InputLimits,
     columns: usize,
 }
 
@@ -60,12 +61,13 @@ impl CsvReader {
     pub(crate) fn open(
         files: &[InputFile],
         dialect: &Dialect,
+        limits: &InputLimits,
         declared: &Declared,
         batch_rows: usize,
         threads: usize,
     ) -> Result<Self, Error> {
-        let headers = parallel::map(files, threads, |file| header(file, dialect))?;
-        let (names, layout) = lay_out(files, headers, dialect)?;
+        let headers = parallel::map(files, threads, |file| header(file, dialect, limits))?;
+        let (names, layout) = lay_out(files, headers, dialect, limits)?;
         declared.check_columns(
             names.iter().map(String::as_str),
             layout.files.first().map_or("", |file| file.input.path()),
@@ -107,9 +109,9 @@ impl CsvReader {
 }
 
 /// The names in the header of a file, or those that a file without one gives its columns.
-fn header(file: &InputFile, dialect: &Dialect) -> Result<Vec<String>, Error> {
+fn header(file: &InputFile, dialect: &Dialect, limits: &InputLimits) -> Result<Vec<String>, Error> {
     let mut block = Block::new(None);
-    let found = Records::open(file, dialect)?.read(&mut block)?;
+    let found = Records::open(file, dialect, limits)?.read(&mut block)?;
     if !found {
         let problem = match (file.size(), dialect.header) {
             (0, true) => "is empty (0 bytes): it has no header",
@@ -138,7 +140,12 @@ fn header(file: &InputFile, dialect: &Dialect) -> Result<Vec<String>, Error> {
 }
 
 /// Checks that all files have the columns of the first, in whatever order.
-fn lay_out(files: &[InputFile], headers: Vec<Vec<String>>, dialect: &Dialect) -> Result<(Vec<String>, Layout), Error> {
+fn lay_out(
+    files: &[InputFile],
+    headers: Vec<Vec<String>>,
+    dialect: &Dialect,
+    limits: &InputLimits,
+) -> Result<(Vec<String>, Layout), Error> {
     let names = headers.first().cloned().unwrap_or_default();
     let first = files.first().map_or("", InputFile::path);
     let mut laid_out = Vec::with_capacity(files.len());
@@ -160,13 +167,13 @@ fn lay_out(files: &[InputFile], headers: Vec<Vec<String>>, dialect: &Dialect) ->
         laid_out.push(CsvFile { input: input.clone(), places });
     }
     let columns = names.len();
-    Ok((names, Layout { files: laid_out, dialect: dialect.clone(), columns }))
+    Ok((names, Layout { files: laid_out, dialect: dialect.clone(), limits: limits.clone(), columns }))
 }
 
 impl Layout {
     /// Opens a file at its first row.
     fn rows_of(&self, file: &CsvFile) -> Result<(Records, Block), Error> {
-        let mut records = Records::open(&file.input, &self.dialect)?;
+        let mut records = Records::open(&file.input, &self.dialect, &self.limits)?;
         let mut block = Block::new(Some(self.columns));
         if self.dialect.header {
             records.read(&mut block)?;

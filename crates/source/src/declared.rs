@@ -33,6 +33,14 @@ impl Declared {
         Self { by_job: self.by_job.clone(), by_table }
     }
 
+    /// The same, with nothing said of one column.
+    pub(crate) fn without(&self, column: &str) -> Self {
+        let mut rest = self.clone();
+        rest.by_job.remove(column);
+        rest.by_table.remove(column);
+        rest
+    }
+
     pub(crate) fn type_of(&self, column: &str) -> Option<&DataType> {
         self.of_job(column).or_else(|| self.of_table(column))
     }

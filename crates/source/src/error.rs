@@ -122,6 +122,17 @@ pub enum Error {
         source: io::Error,
     },
 
+    /// A server or the network failed.
+    #[error("failed to {action} {file}: {problem}")]
+    Remote {
+        /// The URL of the file, without what is secret in it.
+        file: String,
+        /// What was tried.
+        action: &'static str,
+        /// What the server said, on one line.
+        problem: String,
+    },
+
     /// The caller decoded the pieces of a serial scan in another order than they came in, or went on after a failure.
     #[error("piece {index} of a serial scan cannot be decoded: {problem}")]
     OutOfOrder {
@@ -140,7 +151,7 @@ pub enum ErrorKind {
     Configuration,
     /// Change the input.
     Input,
-    /// Look at the machine: permissions, disks, limits.
+    /// Look at the machine: permissions, disks, limits, the network.
     Io,
 }
 
@@ -159,7 +170,7 @@ impl Error {
             | Self::FilesDiffer { .. }
             | Self::Geo { .. }
             | Self::Changed { .. } => ErrorKind::Input,
-            Self::Io { .. } => ErrorKind::Io,
+            Self::Io { .. } | Self::Remote { .. } => ErrorKind::Io,
         }
     }
 

@@ -17,10 +17,15 @@ use sha2::{Digest, Sha256};
 
 use crate::companions;
 use crate::error::Error;
+use crate::remote::{self, Copied, RemoteFile, Remotes};
 use crate::settings::Format;
 
 /// How much is read at a time when a file is read from end to end.
 pub(crate) const CHUNK: usize = 256 * 1024;
+
+/// How patterns are matched, here and in stores: `*` passes over no folder, and no file whose name begins with a dot is matched.
+pub(crate) const PATTERNS: glob::MatchOptions =
+    glob::MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
 
 /// One file of a source.
 #[derive(Clone, Debug)]
@@ -30,6 +35,8 @@ pub struct InputFile {
     identity: Identity,
     digest: Arc<OnceLock<Sha256Hex>>,
     companions: Arc<[InputFile]>,
+    /// Where it was copied from, if it is a copy.
+    origin: Option<Arc<RemoteFile>>,
 }
 
 /// What tells a file from the one that replaces it.
@@ -66,7 +73,7 @@ impl Identity {
 
 impl InputFile {
     /// The path relative to the job file, with `/` between its parts; for a file outside of that folder, the path as the job
-    /// gives it. This is the path that is part of the batch id.
+    /// gives it; for one across the network, its URL without query and credentials. This is the path that is part of the batch id.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.name
@@ -117,6 +124,9 @@ impl InputFile {
     }
 
     fn check_this(&self) -> Result<(), Error> {
+        if let Some(origin) = &self.origin {
+            origin.check_unchanged(&self.name)?;
+        }
         match fs::metadata(&self.path) {
             Ok(metadata) => self.same(&metadata),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(self.changed("it is gone")),
@@ -203,14 +213,39 @@ impl Sequential {
     }
 }
 
-/// Finds the files of a format that `patterns` mean, relative to `base`: sorted by name, each once, with its companions.
-pub(crate) fn find(patterns: &[String], base: &Path, format: Format) -> Result<Vec<InputFile>, Error> {
+impl TryFrom<Copied> for InputFile {
+    type Error = Error;
+
+    fn try_from(copied: Copied) -> Result<Self, Error> {
+        let Copied { name, path, digest, origin } = copied;
+        let metadata = fs::metadata(&path).map_err(Error::io(&name, "look at the copy of"))?;
+        Ok(Self {
+            name: name.into(),
+            path,
+            identity: Identity::of(&metadata),
+            digest: Arc::new(OnceLock::from(digest)),
+            companions: Arc::new([]),
+            origin: Some(Arc::new(origin)),
+        })
+    }
+}
+
+/// Finds the files of a format that `patterns` mean, relative to `base`: sorted by name, each once, with its companions. Those
+/// that are URLs are copied, and have none.
+pub(crate) fn find(
+    patterns: &[String],
+    base: &Path,
+    format: Format,
+    remotes: Option<&Remotes>,
+) -> Result<Vec<InputFile>, Error> {
     if patterns.is_empty() {
         return Err(Error::setting("source.paths", "no paths: name at least one file or pattern"));
     }
     let base = if base.as_os_str().is_empty() { Path::new(".") } else { base };
     // Keyed by where the path really leads: one file behind two names (a link, two patterns) is read once, by the lesser name.
     let mut found: BTreeMap<PathBuf, InputFile> = BTreeMap::new();
+    let (urls, patterns): (Vec<&str>, Vec<&str>) =
+        patterns.iter().map(String::as_str).partition(|pattern| remote::is_url(pattern));
     for pattern in patterns {
         for path in matches(pattern, base, format)? {
             let mut file = inspect(pattern, &path, base)?;
@@ -227,6 +262,15 @@ pub(crate) fn find(patterns: &[String], base: &Path, format: Format) -> Result<V
         }
     }
     let mut files: Vec<InputFile> = found.into_values().collect();
+    if let Some(first) = urls.first() {
+        let Some(remotes) = remotes else {
+            let path = first.split(['?', '#']).next().unwrap_or_default().to_owned();
+            let problem = "is a URL: only local files can be read here, so fetch it first".to_owned();
+            return Err(Error::Path { path, problem });
+        };
+        let copies = remote::fetch(&urls, remotes)?.into_iter();
+        files.extend(copies.map(InputFile::try_from).collect::<Result<Vec<_>, _>>()?);
+    }
     files.sort_by(|a, b| a.name.as_bytes().cmp(b.name.as_bytes()));
     Ok(files)
 }
@@ -236,9 +280,6 @@ fn matches(pattern: &str, base: &Path, format: Format) -> Result<Vec<PathBuf>, E
     let refuse = |problem: String| Error::Path { path: pattern.to_owned(), problem };
     if pattern.is_empty() {
         return Err(refuse("is empty: name a file or a pattern".to_owned()));
-    }
-    if pattern.contains("://") {
-        return Err(refuse("is a URL: only local files can be read, so fetch it first".to_owned()));
     }
     let literal = base.join(pattern);
     if literal.is_dir()
@@ -259,10 +300,8 @@ fn matches(pattern: &str, base: &Path, format: Format) -> Result<Vec<PathBuf>, E
     } else {
         format!("{}/{pattern}", glob::Pattern::escape(base))
     };
-    let options =
-        glob::MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
     let entries =
-        glob::glob_with(&full, options).map_err(|error| refuse(format!("is not a pattern: {}", error.msg)))?;
+        glob::glob_with(&full, PATTERNS).map_err(|error| refuse(format!("is not a pattern: {}", error.msg)))?;
     let mut paths = Vec::new();
     for entry in entries {
         let path = entry.map_err(|error| {
@@ -302,6 +341,7 @@ fn inspect(pattern: &str, path: &Path, base: &Path) -> Result<InputFile, Error> 
         identity: Identity::of(&metadata),
         digest: Arc::new(OnceLock::new()),
         companions: Arc::new([]),
+        origin: None,
     })
 }
 
@@ -357,7 +397,7 @@ mod tests {
 
     fn names(patterns: &[&str], base: &Path) -> Vec<String> {
         let patterns: Vec<String> = patterns.iter().map(ToString::to_string).collect();
-        find(&patterns, base, Format::Csv).unwrap().iter().map(|file| file.path().to_owned()).collect()
+        find(&patterns, base, Format::Csv, None).unwrap().iter().map(|file| file.path().to_owned()).collect()
     }
 
     #[rstest]
@@ -420,7 +460,7 @@ mod tests {
     #[case("a[", "does not exist")]
     fn what_cannot_be_read_is_refused_by_name(#[case] path: &str, #[case] problem: &str) {
         let folder = folder();
-        let error = find(&[path.to_owned()], folder.path(), Format::Csv).unwrap_err();
+        let error = find(&[path.to_owned()], folder.path(), Format::Csv, None).unwrap_err();
         if path == "a[" {
             assert!(error.to_string().contains("is not a pattern"), "{error}");
         } else {
@@ -432,11 +472,11 @@ mod tests {
 
     #[test]
     fn no_paths_at_all_is_a_configuration_error() {
-        assert_eq!(find(&[], Path::new("."), Format::Csv).unwrap_err().kind(), ErrorKind::Configuration);
+        assert_eq!(find(&[], Path::new("."), Format::Csv, None).unwrap_err().kind(), ErrorKind::Configuration);
     }
 
     fn one(folder: &TempDir) -> InputFile {
-        find(&["a.csv".to_owned()], folder.path(), Format::Csv).unwrap().remove(0)
+        find(&["a.csv".to_owned()], folder.path(), Format::Csv, None).unwrap().remove(0)
     }
 
     #[test]

@@ -50,6 +50,14 @@ impl StatedCrs {
     }
 }
 
+impl StatedCrs {
+    /// Whether the two mean one system: what one file says in words may be the default of another.
+    fn is_that_of(&self, other: &Self) -> bool {
+        let is_lon_lat = |stated: &Self| stated.known().is_some_and(|crs| crs.is_lon_lat());
+        self == other || (is_lon_lat(self) && is_lon_lat(other))
+    }
+}
+
 impl fmt::Display for StatedCrs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -87,7 +95,7 @@ pub(crate) fn agreed(
                 let (one, two) = (&known.encoding, &geometry.encoding);
                 return Err(differ(format!("is encoded as {one} in the first and as {two} in the second")));
             }
-            if known.crs != geometry.crs {
+            if !known.crs.is_that_of(&geometry.crs) {
                 let (one, two) = (&known.crs, &geometry.crs);
                 return Err(differ(format!("is in {one} in the first and in {two} in the second")));
             }

@@ -2,7 +2,7 @@
 //!
 //! An ingest can only be exactly once if its input is *one thing*: the same files must give the same rows, in the same order,
 //! with the same types, on every machine and in every attempt; and a file that is cut off, or replaced half way, must give
-//! nothing. This crate turns a set of local files into that one thing. It knows nothing of tables, cells or catalogs.
+//! nothing. This crate turns a set of files into that one thing. It knows nothing of tables, cells or catalogs.
 //!
 //! # The concepts
 //!
@@ -12,6 +12,12 @@
 //!
 //! [`Source::facts`] are the path, size and SHA-256 of each file. They, and not times or hosts, are what the id of a batch of
 //! files is made of. Each byte is hashed once.
+//!
+//! Files across a network ([`Source::open_with`]) become local ones first: each is copied once, at the version that was listed, and
+//! hashed on the way; what is read after that is the copy. Their names are their URLs, without query and credentials.
+//!
+//! Text may be compressed with gzip or zstd. That is told by the bytes of a file and not by its name, the text is never longer than
+//! the limits allow, and a file that is cut off is an error. What is hashed is the file as it is.
 //!
 //! A [`Scan`] has one schema and gives [`Piece`]s, and a piece decodes to [`SourceBatch`]es. A batch knows its file and the
 //! number of its first row, so that whatever is said about a row later can name its place. Row groups of Parquet are pieces
@@ -23,6 +29,7 @@
 //! |---|---|---|
 //! | CSV | declared, else the narrowest that holds every value | a value: its row is a reject. A record: an error with file and line |
 //! | NDJSON | the same, from JSON's own types | the same |
+//! | GeoJSON, and sequences of it | the same for properties; `geometry` is well-known binary | a value or a geometry: its row is a reject. The document: an error with file, feature and byte |
 //! | Parquet | the file's, widened where that is declared | an error with the file |
 //! | GeoParquet | the same; the geometry column and its CRS from the `geo` metadata | an error with the file and the field |
 //! | GeoPackage | the declared ones of the layer's table; the CRS from `gpkg_spatial_ref_sys` | a value that is not of its type, a geometry: its row is a reject |
@@ -33,6 +40,10 @@
 //! kinds its values have, so neither the order of rows nor the size of batches matters. When in doubt a column is text:
 //! `01569` is no number. What is inferred can still differ between two batches (an identifier that has no leading zero today),
 //! so a table that exists should be passed as [`ScanOptions::declared`], and a job can declare its columns.
+//!
+//! GeoJSON is longitude and latitude on WGS 84 (RFC 7946); the `crs` member of the older specification is obeyed wherever it stands.
+//! The members of a document come in any order, so the whole file is looked at before the first row comes out of it, and never
+//! held: a collection of a gigabyte on one line takes as much memory as its longest feature and one batch.
 //!
 //! A *reject* is a row with a value that cannot be read as its declared type: the row stays in its batch, the value is null, and
 //! [`SourceBatch::rejects`] says why. To refuse the batch or to put the row aside is the caller's decision. It is never a
@@ -81,24 +92,28 @@
 //!   `.cpg` or the `.dbf` says, and ISO-8859-1 where none does.
 //! - **It does not believe counts and sizes.** What a file says it holds takes no memory before it is there, and nothing beyond
 //!   [`InputLimits`] does.
-//! - **It does not hold files in memory.** The most that is held is one row group, or one batch of text or features; a text record
-//!   may have 16 MiB.
+//! - **It does not hold files in memory.** The most that is held is one row group, or one batch of text or features and the longest record, whose
+//!   length is limited.
 //! - **It does not run SQL** unless it is built with the feature `sql`, which brings a query engine and many minutes of
 //!   compilation. Then a job's `select` is run over the table `input`, in one partition, in bounded memory.
 
 mod companions;
+mod content;
 mod csv;
 mod declared;
 mod error;
 mod files;
 mod flatgeobuf;
 mod geo;
+mod geojson;
 mod geopackage;
 mod infer;
+mod json;
 mod layers;
 mod names;
 mod ndjson;
 mod parallel;
+mod remote;
 mod row_groups;
 mod scan;
 #[cfg(feature = "sql")]
@@ -112,6 +127,7 @@ mod types;
 pub use error::{Error, ErrorKind};
 pub use files::InputFile;
 pub use geo::{GeometryColumn, StatedCrs};
+pub use remote::Remotes;
 pub use scan::{Decoded, Piece, Scan, ScanOptions, SourceBatch};
 pub use settings::{CsvSettings, Format, InputLimits, SourceSettings};
 pub use source::Source;

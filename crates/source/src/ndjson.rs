@@ -1,40 +1,26 @@
 //! NDJSON: one JSON object a line.
 //!
-//! A first pass over all files finds the fields and their types, and that every line is JSON. The second pass decodes with
-//! `arrow-json`, into exactly the types that hold every value. A column that is declared as something else is read as text (a
-//! number keeps its digits as they are written) and converted as a CSV field would be, because the JSON reader itself is
-//! generous: it would cut 1.5 down to the integer 1.
-
-mod shape;
+//! A first pass over all files finds the fields and their types, and that every line is JSON. The second pass decodes them
+//! ([`Columns`]).
 
 use std::sync::Arc;
 
-use arrow::array::{AsArray, RecordBatch, RecordBatchOptions};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use arrow::error::ArrowError;
-use arrow_json::ReaderBuilder;
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::SchemaRef;
 
+use crate::content::Content;
 use crate::declared::Declared;
 use crate::error::{Error, one_line};
-use crate::files::{CHUNK, InputFile, Sequential};
+use crate::files::{CHUNK, InputFile};
+use crate::json::{Block, Columns, Shape};
 use crate::scan::{Decoded, Rejects, SerialReader, SourceBatch};
-use crate::{text, types};
-
-use shape::Shape;
-
-/// The most bytes one record may have.
-const LONGEST_RECORD: usize = 16 << 20;
-
-/// The most bytes of text that are held for one batch.
-const LARGEST_BATCH: usize = 16 << 20;
+use crate::settings::InputLimits;
 
 /// NDJSON files with the types of their columns known.
 pub(crate) struct NdjsonReader {
     files: Vec<InputFile>,
-    /// As the JSON reader makes them.
-    read: SchemaRef,
-    /// As batches carry them: the same, or converted from text.
-    schema: SchemaRef,
+    columns: Columns,
+    limits: InputLimits,
     rows: u64,
     batch_rows: usize,
     next_file: usize,
@@ -48,11 +34,16 @@ struct OpenFile {
 }
 
 impl NdjsonReader {
-    pub(crate) fn open(files: &[InputFile], declared: &Declared, batch_rows: usize) -> Result<Self, Error> {
+    pub(crate) fn open(
+        files: &[InputFile],
+        declared: &Declared,
+        limits: &InputLimits,
+        batch_rows: usize,
+    ) -> Result<Self, Error> {
         let mut shape = Shape::default();
         let mut rows = 0;
         for file in files {
-            let mut lines = Lines::open(file)?;
+            let mut lines = Lines::open(file, limits)?;
             while let Some((record, line)) = lines.next()? {
                 shape.see(record).map_err(|problem| {
                     let problem = format!("{problem}; each line must be one JSON object, all of them alike");
@@ -67,23 +58,10 @@ impl NdjsonReader {
                            columns in [source.schema]";
             return Err(Error::unreadable(first, problem));
         }
-        let mut read = Vec::new();
-        let mut fields = Vec::new();
-        for (name, shape) in shape.fields() {
-            let (from, to) = planned(name, shape, declared, first)?;
-            read.push(Field::new(name, from, true));
-            fields.push(Field::new(name, to, true));
-        }
-        for (name, data_type) in declared.job_columns() {
-            if !fields.iter().any(|field| field.name() == name) {
-                read.push(Field::new(name, DataType::Utf8View, true));
-                fields.push(Field::new(name, data_type.clone(), true));
-            }
-        }
         Ok(Self {
             files: files.to_vec(),
-            read: Arc::new(Schema::new(read)),
-            schema: Arc::new(Schema::new(fields)),
+            columns: Columns::plan(&shape, declared, first)?,
+            limits: limits.clone(),
             rows,
             batch_rows: batch_rows.max(1),
             next_file: 0,
@@ -92,38 +70,12 @@ impl NdjsonReader {
     }
 
     pub(crate) fn schema(&self) -> &SchemaRef {
-        &self.schema
+        self.columns.schema()
     }
 
     pub(crate) fn rows(&self) -> u64 {
         self.rows
     }
-}
-
-/// The type as which a column is read, and the type it gets.
-fn planned(name: &str, shape: &Shape, declared: &Declared, file: &str) -> Result<(DataType, DataType), Error> {
-    let inferred = shape.data_type(name).map_err(|path| {
-        let problem = format!("`{path}` holds nothing but empty objects, which no column can hold: remove the field");
-        Error::unreadable(file, problem)
-    })?;
-    let Some(wanted) = declared.type_of(name).and_then(types::readable_as) else {
-        return Ok((inferred.clone(), inferred));
-    };
-    let Some(scalars) = shape.scalars() else {
-        // The table's type for a nested column is for the table to say.
-        return match declared.of_job(name) {
-            None => Ok((inferred.clone(), inferred)),
-            Some(_) => {
-                let wanted = types::name_of(&wanted);
-                let problem =
-                    format!("{wanted} is declared, but the column holds objects or lists: leave it undeclared");
-                Err(Error::setting(format!("source.schema.{name}"), problem))
-            }
-        };
-    };
-    let exact = !scalars.is_empty()
-        && (inferred == wanted || (wanted == DataType::Float64 && scalars == crate::infer::Kinds::INTEGER));
-    Ok((if exact { wanted.clone() } else { DataType::Utf8View }, wanted))
 }
 
 impl SerialReader for NdjsonReader {
@@ -136,14 +88,15 @@ impl SerialReader for NdjsonReader {
                     None => return Ok(Decoded { batches: Vec::new(), last: true, bytes }),
                     Some(input) => {
                         self.next_file += 1;
-                        OpenFile { input: input.clone(), lines: Lines::open(input)?, rows: 0 }
+                        OpenFile { input: input.clone(), lines: Lines::open(input, &self.limits)?, rows: 0 }
                     }
                 },
             };
-            let before = open.lines.consumed;
+            // What opening has taken counts too: a decoder reads ahead.
+            let before = if open.rows == 0 { 0 } else { open.lines.consumed() };
             let mut block = Block::default();
             let mut more = true;
-            while block.records.len() < self.batch_rows && block.text.len() < LARGEST_BATCH {
+            while !block.is_full(self.batch_rows, 0) {
                 match open.lines.next()? {
                     Some((record, line)) => block.push(record, line),
                     None => {
@@ -152,9 +105,9 @@ impl SerialReader for NdjsonReader {
                     }
                 }
             }
-            bytes += open.lines.consumed - before;
-            let batch = if block.records.is_empty() { None } else { Some(self.convert(&open, &block)?) };
-            open.rows += block.records.len() as u64;
+            bytes += open.lines.consumed() - before;
+            let batch = if block.is_empty() { None } else { Some(self.convert(&open, &block)?) };
+            open.rows += block.len() as u64;
             if more {
                 self.current = Some(open);
             }
@@ -168,8 +121,8 @@ impl SerialReader for NdjsonReader {
     fn restart(&self) -> Option<Box<dyn SerialReader>> {
         Some(Box::new(Self {
             files: self.files.clone(),
-            read: Arc::clone(&self.read),
-            schema: Arc::clone(&self.schema),
+            columns: self.columns.clone(),
+            limits: self.limits.clone(),
             next_file: 0,
             current: None,
             ..*self
@@ -180,73 +133,25 @@ impl SerialReader for NdjsonReader {
 impl NdjsonReader {
     fn convert(&self, open: &OpenFile, block: &Block) -> Result<SourceBatch, Error> {
         let file = open.input.path();
-        let batch = match self.decode(&block.text, block.records.len()) {
-            Ok(batch) => batch,
-            Err(error) => return Err(self.first_unreadable(file, block, &error)),
-        };
         let mut rejects = Rejects::default();
-        let mut columns = Vec::with_capacity(batch.num_columns());
-        for (array, field) in batch.columns().iter().zip(self.schema.fields()) {
-            columns.push(if array.data_type() == field.data_type() {
-                Arc::clone(array)
-            } else {
-                let wanted = types::name_of(field.data_type());
-                let values = array.as_string_view().iter();
-                text::column(values, field.data_type(), b'.', &mut |row, value: &str| {
-                    rejects.unparsable(row, field.name(), value, &wanted);
-                })
-            });
-        }
-        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)
+        let columns = self.columns.decode(block, &mut rejects).map_err(|(line, problem)| match line {
+            Some(line) => Error::record(file, line, problem),
+            None => Error::unreadable(file, problem),
+        })?;
+        let options = RecordBatchOptions::new().with_row_count(Some(block.len()));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(self.schema()), columns, &options)
             .map_err(|error| Error::unreadable(file, one_line(&error)))?;
         let (file, first_row) = (Arc::clone(open.input.name()), open.rows + 1);
         Ok(SourceBatch { batch, file, first_row, layer: None, feature_ids: None, rejects: rejects.into_rows() })
-    }
-
-    fn decode(&self, text: &[u8], rows: usize) -> Result<RecordBatch, ArrowError> {
-        let builder = ReaderBuilder::new(Arc::clone(&self.read)).with_batch_size(rows).with_coerce_primitive(true);
-        let mut decoder = builder.build_decoder()?;
-        let read = decoder.decode(text)?;
-        let batch = if decoder.has_partial_record() { None } else { decoder.flush()? };
-        match batch {
-            // Only blanks may be left: the decoder stops when it has its rows.
-            Some(batch) if batch.num_rows() == rows && text[read..].iter().all(u8::is_ascii_whitespace) => Ok(batch),
-            _ => Err(ArrowError::JsonError("not one record a line".to_owned())),
-        }
-    }
-
-    /// The record that the JSON reader stumbled over: it does not say which.
-    fn first_unreadable(&self, file: &str, block: &Block, error: &ArrowError) -> Error {
-        for (index, (start, line)) in block.records.iter().enumerate() {
-            let end = block.records.get(index + 1).map_or(block.text.len(), |(next, _)| *next);
-            if let Err(error) = self.decode(&block.text[*start..end], 1) {
-                return Error::record(file, *line, one_line(&error));
-            }
-        }
-        Error::unreadable(file, one_line(error))
-    }
-}
-
-/// Consecutive records: their text, and where and on which line of the file each begins.
-#[derive(Default)]
-struct Block {
-    text: Vec<u8>,
-    records: Vec<(usize, u64)>,
-}
-
-impl Block {
-    fn push(&mut self, record: &[u8], line: u64) {
-        self.records.push((self.text.len(), line));
-        self.text.extend_from_slice(record);
-        self.text.push(b'\n');
     }
 }
 
 /// The lines of a file that are not blank.
 struct Lines {
     file: Arc<str>,
-    input: Sequential,
+    input: Content,
+    /// The most bytes a line may have.
+    longest: usize,
     buffer: Vec<u8>,
     start: usize,
     end: usize,
@@ -258,10 +163,11 @@ struct Lines {
 }
 
 impl Lines {
-    fn open(file: &InputFile) -> Result<Self, Error> {
+    fn open(file: &InputFile, limits: &InputLimits) -> Result<Self, Error> {
         Ok(Self {
             file: Arc::clone(file.name()),
-            input: Sequential::new(file)?,
+            input: Content::open(file, limits)?,
+            longest: limits.longest_record(),
             buffer: vec![0; CHUNK],
             start: 0,
             end: 0,
@@ -270,6 +176,11 @@ impl Lines {
             line: 0,
             consumed: 0,
         })
+    }
+
+    /// Bytes of the file consumed so far.
+    fn consumed(&self) -> u64 {
+        self.input.compressed_bytes().unwrap_or(self.consumed)
     }
 
     /// The next line that is not blank, and its number, counted from 1.
@@ -309,8 +220,11 @@ impl Lines {
                 self.searched -= self.start;
                 self.start = 0;
             }
-            if self.end > LONGEST_RECORD {
-                let problem = format!("is longer than {} MiB: each line must be one record", LONGEST_RECORD >> 20);
+            if self.end > self.longest {
+                let problem = format!(
+                    "is longer than {} bytes: each line must be one record, of at most `source.limits.record_bytes`",
+                    self.longest
+                );
                 return Err(Error::record(&self.file, self.line + 1, problem));
             }
             if self.end > self.buffer.len() / 2 {

@@ -250,6 +250,11 @@ impl Rejects {
         self.0.push(Reject { row, reason: RejectReason::UnreadableGeometry { cause } });
     }
 
+    /// A row that cannot be used for another reason.
+    pub(crate) fn push(&mut self, row: usize, reason: RejectReason) {
+        self.0.push(Reject { row, reason });
+    }
+
     pub(crate) fn into_rows(mut self) -> Vec<Reject> {
         self.0.sort_by_key(|reject| reject.row); // stable: columns stay in order within a row
         self.0.dedup_by_key(|reject| reject.row);

@@ -117,6 +117,13 @@ pub struct InputLimits {
     pub expansion: u64,
 }
 
+impl InputLimits {
+    /// Bytes of one record, as far as there can be a buffer for them.
+    pub(crate) fn longest_record(&self) -> usize {
+        usize::try_from(self.record_bytes).unwrap_or(usize::MAX / 4).min(usize::MAX / 4)
+    }
+}
+
 impl Default for InputLimits {
     fn default() -> Self {
         Self { record_bytes: 64 << 20, depth: 32, expansion: 1_000 }

@@ -1,7 +1,7 @@
 //! A source: its settings checked, its files found.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use hexfloe_batch::FileFact;
 
@@ -11,10 +11,12 @@ use crate::error::Error;
 use crate::files::{self, InputFile};
 use crate::flatgeobuf;
 use crate::geo::{self, GeometryColumn};
+use crate::geojson::{GeojsonReader, Layout, Survey};
 use crate::geopackage;
 use crate::layers::{self, LayerOptions, LayerReader};
 use crate::ndjson::NdjsonReader;
 use crate::parallel;
+use crate::remote::Remotes;
 use crate::row_groups::ParquetFiles;
 use crate::scan::{Scan, ScanOptions};
 use crate::settings::{Dialect, Format, SourceSettings};
@@ -30,6 +32,7 @@ pub struct Source {
     dialect: Dialect,
     declared: Declared,
     files: Arc<[InputFile]>,
+    survey: Arc<OnceLock<Arc<Survey>>>,
 }
 
 impl Source {
@@ -40,6 +43,22 @@ impl Source {
     ///
     /// If a setting cannot be obeyed, or a path leads to no file, to a folder, or to something that cannot be read twice.
     pub fn open(settings: SourceSettings, base: &Path) -> Result<Self, Error> {
+        Self::open_from(settings, base, None)
+    }
+
+    /// Like [`Source::open`], for paths that may also be URLs: `s3://bucket/prefix/*.parquet`, `gs://`, `abfss://`, or
+    /// `https://host/file.parquet`, which knows no patterns (`http` from this machine only). Such files are copied now, to a private
+    /// folder below [`std::env::temp_dir`] that is removed with the last clone of the source; that needs as much room as the files
+    /// are large. Waits for the network.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Source::open`]; if a server or the network fails, or an object changes while it is copied.
+    pub fn open_with(settings: SourceSettings, base: &Path, remotes: &Remotes) -> Result<Self, Error> {
+        Self::open_from(settings, base, Some(remotes))
+    }
+
+    fn open_from(settings: SourceSettings, base: &Path, remotes: Option<&Remotes>) -> Result<Self, Error> {
         if settings.name.trim().is_empty() {
             return Err(Error::setting(
                 "source.name",
@@ -53,8 +72,8 @@ impl Source {
         }
         let dialect = Dialect::new(&settings.csv)?;
         let declared = Declared::by_job(&settings.schema)?;
-        let files = files::find(&settings.paths, base, settings.format)?.into();
-        Ok(Self { settings, dialect, declared, files })
+        let files = files::find(&settings.paths, base, settings.format, remotes)?.into();
+        Ok(Self { settings, dialect, declared, files, survey: Arc::default() })
     }
 
     /// What the job says.
@@ -89,7 +108,8 @@ impl Source {
         parallel::map(&parts, HASHING_THREADS, |file| file.fact(on_bytes))
     }
 
-    /// Checks that each file is still the one that was found: device, inode, size and time of modification. To be called after
+    /// Checks that each file is still the one that was found: device, inode, size and time of modification; for one across the
+    /// network, what its server says of it. To be called after
     /// the last row and before the commit: until then a file may have been written to under the reader.
     ///
     /// # Errors
@@ -100,7 +120,7 @@ impl Source {
     }
 
     /// The geometry columns of the files, the primary one first; none where the format knows of none. Reads as little as
-    /// says so: footers and headers.
+    /// says so: footers and headers; all of a GeoJSON file, whose `crs` may stand anywhere (once, for this and for scans).
     ///
     /// # Errors
     ///
@@ -112,7 +132,10 @@ impl Source {
             Format::Geopackage => self.of_layers(geopackage::open),
             Format::Shapefile => self.of_layers(shapefile::open),
             Format::Flatgeobuf => self.of_layers(flatgeobuf::open),
-            Format::Geojson | Format::Geojsonseq => Err(Error::setting("source.format", "cannot be read yet")),
+            Format::Geojson | Format::Geojsonseq => {
+                let survey = self.survey()?;
+                geo::agreed(&self.files, |file| Ok(survey.geometries(file)))
+            }
         }
     }
 
@@ -147,16 +170,27 @@ impl Source {
         }
     }
 
+    /// What the first pass over GeoJSON finds. It is made once.
+    fn survey(&self) -> Result<Arc<Survey>, Error> {
+        if let Some(survey) = self.survey.get() {
+            return Ok(Arc::clone(survey));
+        }
+        let layout = geojson_layout(self.settings.format);
+        let survey = Arc::new(Survey::make(&self.files, layout, &self.settings.limits)?);
+        Ok(Arc::clone(self.survey.get_or_init(|| survey)))
+    }
+
     fn scan_files(&self, options: &ScanOptions) -> Result<Scan, Error> {
         let declared = self.declared.with_table(&options.declared);
         let ScanOptions { batch_rows, threads, .. } = *options;
+        let limits = &self.settings.limits;
         Ok(match self.settings.format {
             Format::Csv => {
-                let reader = CsvReader::open(&self.files, &self.dialect, &declared, batch_rows, threads)?;
+                let reader = CsvReader::open(&self.files, &self.dialect, limits, &declared, batch_rows, threads)?;
                 Scan::serial(Arc::clone(reader.schema()), reader.rows(), Box::new(reader))
             }
             Format::Ndjson => {
-                let reader = NdjsonReader::open(&self.files, &declared, batch_rows)?;
+                let reader = NdjsonReader::open(&self.files, &declared, limits, batch_rows)?;
                 Scan::serial(Arc::clone(reader.schema()), Some(reader.rows()), Box::new(reader))
             }
             Format::Parquet | Format::Geoparquet => {
@@ -170,10 +204,25 @@ impl Source {
             Format::Shapefile => self.scan_layers(shapefile::open, &declared, batch_rows)?,
             Format::Flatgeobuf => self.scan_layers(flatgeobuf::open, &declared, batch_rows)?,
             Format::Geojson | Format::Geojsonseq => {
-                return Err(Error::setting("source.format", "cannot be read yet"));
+                // Files with several reference systems have no common schema.
+                self.geometries()?;
+                let survey = self.survey()?;
+                let reader = GeojsonReader::open(
+                    &self.files,
+                    geojson_layout(self.settings.format),
+                    &survey,
+                    &declared,
+                    limits,
+                    batch_rows,
+                )?;
+                Scan::serial(Arc::clone(reader.schema()), Some(reader.rows()), Box::new(reader))
             }
         })
     }
+}
+
+fn geojson_layout(format: Format) -> Layout {
+    if format == Format::Geojsonseq { Layout::Sequence } else { Layout::Document }
 }
 
 impl Source {

@@ -8,18 +8,18 @@ use std::sync::Arc;
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
+use crate::content::Content;
 use crate::error::Error;
-use crate::files::{CHUNK, InputFile, Sequential};
-use crate::settings::Dialect;
-
-/// The most bytes one record may have. A quote that is never closed makes a record of all that follows; it must not fill
-/// the memory before it is noticed.
-const LONGEST_RECORD: usize = 16 << 20;
+use crate::files::{CHUNK, InputFile};
+use crate::settings::{Dialect, InputLimits};
 
 /// The records of one file, from the first to the last.
 pub(super) struct Records {
     file: Arc<str>,
-    input: Sequential,
+    input: Content,
+    /// The most bytes one record may have. A quote that is never closed makes a record of all that follows; it must not fill
+    /// the memory before it is noticed.
+    longest: usize,
     machine: Reader,
     buffer: Vec<u8>,
     position: usize,
@@ -113,11 +113,12 @@ impl<'a> FieldTable<'a> {
 }
 
 impl Records {
-    pub(super) fn open(file: &InputFile, dialect: &Dialect) -> Result<Self, Error> {
+    pub(super) fn open(file: &InputFile, dialect: &Dialect, limits: &InputLimits) -> Result<Self, Error> {
         let machine = ReaderBuilder::new().delimiter(dialect.delimiter).quote(dialect.quote).build();
         Ok(Self {
             file: Arc::clone(file.name()),
-            input: Sequential::new(file)?,
+            input: Content::open(file, limits)?,
+            longest: limits.longest_record(),
             machine,
             buffer: vec![0; CHUNK],
             position: 0,
@@ -131,7 +132,7 @@ impl Records {
 
     /// Bytes of the file consumed so far.
     pub(super) fn consumed(&self) -> u64 {
-        self.consumed
+        self.input.compressed_bytes().unwrap_or(self.consumed)
     }
 
     /// Adds the next record to `block`; false at the end of the file.
@@ -176,10 +177,11 @@ impl Records {
                     format!("more than {columns} fields, where the first record has {columns}{DELIMITER_HINT}");
                 return Err(Error::record(&self.file, line, problem));
             }
-            if block.used - start > LONGEST_RECORD {
+            if block.used - start > self.longest {
                 let problem = format!(
-                    "the record that begins here is longer than {} MiB: is a quote in it never closed?",
-                    LONGEST_RECORD >> 20
+                    "the record that begins here is longer than {} bytes (source.limits.record_bytes): is a quote in it never \
+                     closed?",
+                    self.longest
                 );
                 return Err(Error::record(&self.file, line, problem));
             }

@@ -238,8 +238,11 @@ fn a_broken_file_is_refused_with_its_line(#[case] content: &[u8], #[case] messag
 fn a_quote_that_is_never_closed_does_not_fill_the_memory() {
     let mut content = b"a,b\n1,\"".to_vec();
     content.resize(40 << 20, b'x');
-    let error = refusal(&folder(&[("a.csv", &content)]), settings(Format::Csv, &["a.csv"]), &ScanOptions::default());
-    assert!(error.to_string().contains("a.csv, line 2: the record that begins here is longer than 16 MiB"), "{error}");
+    let mut settings = settings(Format::Csv, &["a.csv"]);
+    settings.limits.record_bytes = 16 << 20;
+    let error = refusal(&folder(&[("a.csv", &content)]), settings, &ScanOptions::default());
+    let message = "a.csv, line 2: the record that begins here is longer than 16777216 bytes";
+    assert!(error.to_string().contains(message), "{error}");
 }
 
 #[rstest]

@@ -2,11 +2,14 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may stop at the first surprise")]
 
+mod compressed;
 mod csv;
 mod flatgeobuf;
+mod geojson;
 mod geopackage;
 mod ndjson;
 mod parquet;
+mod remote;
 #[cfg(feature = "sql")]
 mod select;
 mod settings;

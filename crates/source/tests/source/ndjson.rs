@@ -150,8 +150,10 @@ fn a_file_on_one_endless_line_does_not_fill_the_memory() {
     let mut content = b"{\"v\": \"".to_vec();
     content.resize(40 << 20, b'x');
     let folder = folder(&[("a.ndjson", &content)]);
-    let error = refusal(&folder, settings(Format::Ndjson, &["a.ndjson"]), &ScanOptions::default());
-    assert!(error.to_string().contains("a.ndjson, line 1: is longer than 16 MiB"), "{error}");
+    let mut settings = settings(Format::Ndjson, &["a.ndjson"]);
+    settings.limits.record_bytes = 16 << 20;
+    let error = refusal(&folder, settings, &ScanOptions::default());
+    assert!(error.to_string().contains("a.ndjson, line 1: is longer than 16777216 bytes"), "{error}");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! error of that record.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -14,16 +15,22 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 
 use crate::infer::Kinds;
 
+/// The most fields that records may have, with those of the objects in them. Keys that are data (an object a record, with an id as
+/// its key) would otherwise become columns without end.
+const MOST_FIELDS: usize = 10_000;
+
 /// What has been seen in one place of the records.
-#[derive(Default)]
-pub(super) struct Shape {
+#[derive(Debug, Default)]
+pub(crate) struct Shape {
     scalars: Kinds,
     object: Option<Object>,
     list: Option<Box<Shape>>,
+    /// How many fields there are below, known in the outermost shape only.
+    below: usize,
 }
 
 /// The fields of objects, in the order in which they first appeared.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Object {
     fields: Vec<Member>,
     places: HashMap<String, usize>,
@@ -31,6 +38,7 @@ struct Object {
     seen: u64,
 }
 
+#[derive(Debug)]
 struct Member {
     name: String,
     shape: Shape,
@@ -39,24 +47,31 @@ struct Member {
 
 impl Shape {
     /// Adds one record, the text of an object.
-    pub(super) fn see(&mut self, record: &[u8]) -> Result<(), String> {
+    pub(crate) fn see(&mut self, record: &[u8]) -> Result<(), String> {
         let mut deserializer = serde_json::Deserializer::from_slice(record);
-        let seen = deserializer.deserialize_map(Walk(self)).and_then(|()| deserializer.end());
+        let below = Cell::new(self.below);
+        let seen = deserializer.deserialize_map(Walk(self, &below)).and_then(|()| deserializer.end());
+        self.below = below.get();
         seen.map_err(|error| error.to_string().replace(" at line 1 column ", " at column "))
     }
 
     /// The fields of the records seen, with their shapes.
-    pub(super) fn fields(&self) -> impl Iterator<Item = (&str, &Self)> {
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &Self)> {
         self.object.iter().flat_map(|object| object.fields.iter().map(|member| (member.name.as_str(), &member.shape)))
     }
 
+    /// Whether a record has this field.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.object.as_ref().is_some_and(|object| object.places.contains_key(name))
+    }
+
     /// The kinds of scalars, if nothing else has been seen.
-    pub(super) fn scalars(&self) -> Option<Kinds> {
+    pub(crate) fn scalars(&self) -> Option<Kinds> {
         (self.object.is_none() && self.list.is_none()).then_some(self.scalars)
     }
 
     /// The type that holds all of it, or the path inside of it that has none.
-    pub(super) fn data_type(&self, path: &str) -> Result<DataType, String> {
+    pub(crate) fn data_type(&self, path: &str) -> Result<DataType, String> {
         if let Some(object) = &self.object {
             let field = |member: &Member| {
                 let data_type = member.shape.data_type(&format!("{path}.{}", member.name))?;
@@ -90,7 +105,8 @@ impl Shape {
     }
 }
 
-struct Walk<'a>(&'a mut Shape);
+/// Walks a value into its shape, and counts the fields that are new.
+struct Walk<'a>(&'a mut Shape, &'a Cell<usize>);
 
 impl<'de> DeserializeSeed<'de> for Walk<'_> {
     type Value = ();
@@ -137,7 +153,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         self.0.see_nested(true)?;
         let shape = self.0.list.get_or_insert_default();
-        while items.next_element_seed(Walk(shape))?.is_some() {}
+        while items.next_element_seed(Walk(shape, self.1))?.is_some() {}
         Ok(())
     }
 
@@ -152,7 +168,15 @@ impl<'de> Visitor<'de> for Walk<'_> {
                 Some(member) if member.name == name => expected,
                 _ => match object.places.get(name.as_ref()) {
                     Some(place) => *place,
-                    None => object.add(name.into_owned()),
+                    None => {
+                        self.1.set(self.1.get() + 1);
+                        if self.1.get() > MOST_FIELDS {
+                            let problem = "the records have more than 10000 different fields: if the names are data, put them \
+                                           into a list of values";
+                            return Err(A::Error::custom(problem));
+                        }
+                        object.add(name.into_owned())
+                    }
                 },
             };
             expected = place + 1;
@@ -162,7 +186,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
                 return Err(A::Error::custom(format!("the field `{}` is there twice", member.name)));
             }
             member.last_seen = seen;
-            members.next_value_seed(Walk(&mut member.shape)).map_err(|error| within(&member.name, &error))?;
+            members.next_value_seed(Walk(&mut member.shape, self.1)).map_err(|error| within(&member.name, &error))?;
         }
         Ok(())
     }
