@@ -40,6 +40,8 @@ def do_convert(source, to, format, **options):
             else:
                 file.writelines(json.dumps(feature) + "\n" for feature in frame.iterfeatures(drop_id=True, na="null"))
         return path
+    if format == "geopackage":
+        options.setdefault("GEOMETRY_NAME", "geometry")
     if format == "flatgeobuf":
         # With an index the features are put into another order.
         options.setdefault("SPATIAL_INDEX", "NO")

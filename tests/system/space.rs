@@ -75,7 +75,7 @@ fn a_row_without_a_geometry_is_kept_with_a_null_cell_and_counted(
     assert_eq!((&report["rows"], &report["without_geometry"], &report["rejected"]), (&json!(3), &json!(2), &json!(0)));
     holds_cells(&lake, &cells);
     let rejects = lake.ingest(&["job.toml", "--set", "quality.no_geometry=reject", "--set", "table.name=ns.other"]);
-    is_refused(rejects, Exit::Input, &["2 of", "geometry"]);
+    is_refused(rejects, Exit::Input, &["2 rows cannot be used", "geometry"]);
 }
 
 /// S08.

@@ -150,7 +150,7 @@ fn a_feature_collection_on_one_line_is_read_in_little_memory() {
     let more =
         "[batch]\ngranularity = \"files\"\n[table]\nname = \"ns.world\"\n[limits]\nmemory = \"64MiB\"\nthreads = 2\n";
     lake.write("job.toml", job("geojson", &data("small_world.geojson").display().to_string(), more));
-    let peak = lake.peak_memory(&["ingest", "job.toml", "--json"]);
+    let peak = lake.peak_memory(&["ingest", "job.toml"]);
     assert!(peak < 200 << 20, "{} MiB", peak >> 20);
 }
 
@@ -162,6 +162,6 @@ fn a_gibibyte_of_features_on_one_line_is_read_in_little_memory() {
     let more =
         "[batch]\ngranularity = \"files\"\n[table]\nname = \"ns.world\"\n[limits]\nmemory = \"64MiB\"\nthreads = 2\n";
     lake.write("job.toml", job("geojson", &data("world.geojson").display().to_string(), more));
-    let peak = lake.peak_memory(&["ingest", "job.toml", "--json"]);
+    let peak = lake.peak_memory(&["ingest", "job.toml"]);
     assert!(peak < 300 << 20, "{} MiB", peak >> 20);
 }

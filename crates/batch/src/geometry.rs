@@ -224,7 +224,7 @@ impl BoundingBox {
     }
 
     /// `[xmin, ymin, xmax, ymax]`, or nothing if no point was seen.
-    const fn to_array(&self) -> Option<[f64; 4]> {
+    const fn to_array(self) -> Option<[f64; 4]> {
         self.corners
     }
 

@@ -89,6 +89,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         rejected: 0,
         content_sha256: Sha256Hex::of("the input"),
         derivation: None,
+        records: std::collections::BTreeMap::new(),
         replaces: Replaces::Slice(Keys(RecordBatch::try_from_iter([("run_date", run_date)])?)),
         on_changed_input: OnChangedInput::Replace,
         force: false,

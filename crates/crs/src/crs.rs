@@ -91,7 +91,7 @@ impl Crs {
 
     /// From well-known text: WKT 1 (of GDAL or ESRI) or WKT 2. Of a compound system the horizontal part is meant, of a bound one its base.
     /// Without an id, it is a known system if it is exactly its definition in one of these dialects; case, blanks and the spelling of
-    /// numbers aside.
+    /// numbers aside. An engineering system, which has no place on the earth, is unknown: GDAL writes one where nothing is known.
     ///
     /// # Errors
     ///
@@ -99,6 +99,9 @@ impl Crs {
     pub fn from_wkt(wkt: &str) -> Result<Self, Error> {
         let root = wkt::parse(wkt).map_err(|cause| Error::unreadable(wkt, cause))?;
         let (flat, shift) = horizontal_wkt(&root, None, 0);
+        if ENGINEERING.contains(&flat.keyword.as_str()) {
+            return Ok(Self::unknown());
+        }
         if !KEYWORDS.contains(&flat.keyword.as_str()) {
             let cause = format!(
                 "{} is no geographic or projected system of well-known text; state it as EPSG:… if it has a code",
@@ -212,6 +215,8 @@ impl Crs {
         self.system()?.projjson().map(ToOwned::to_owned)
     }
 }
+
+const ENGINEERING: [&str; 3] = ["LOCAL_CS", "ENGCRS", "ENGINEERINGCRS"];
 
 const KEYWORDS: [&str; 9] =
     ["GEOGCS", "PROJCS", "GEOGCRS", "GEOGRAPHICCRS", "GEODCRS", "GEODETICCRS", "PROJCRS", "PROJECTEDCRS", "GEOCCS"];

@@ -6,7 +6,6 @@
 use std::path::Path;
 use std::time::Instant;
 
-use arrow::array::AsArray;
 use hexfloe_batch::{GeometryEncoding, geometries};
 use hexfloe_crs::LonLatTransform;
 use hexfloe_geometry::{Limits, map_coordinates};
@@ -35,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let index = batch.batch.schema().index_of(&column.column)?;
             let array = batch.batch.column(index);
             let found = geometries(&column.column, array, GeometryEncoding::Wkb, None, &Limits::default())?;
-            for wkb in found.wkb.as_binary_view().iter().flatten() {
+            for wkb in found.wkb.iter().flatten() {
                 buffer.clear();
                 buffer.extend_from_slice(wkb);
                 map_coordinates(&mut buffer, |position| {

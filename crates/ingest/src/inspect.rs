@@ -18,7 +18,7 @@ use hexfloe_crs::{Crs, LonLatTransform};
 use hexfloe_source::{Format, GeometryColumn, ScanOptions, Source, SourceSettings, StatedCrs};
 use serde::Serialize;
 
-use crate::positions::{GeometryInput, Located, Positions, Wanted};
+use crate::positions::{GeometryInput, Located, Positions, RANGE_TOLERANCE, Wanted};
 use crate::{Error, spatial, types};
 
 /// The resolution of the cells that are shown, and of the job that is proposed.
@@ -518,8 +518,9 @@ fn rows(count: u64) -> String {
 
 fn judge_place(place: &Place, problems: &mut Vec<String>) {
     let Some([xmin, ymin, xmax, ymax]) = place.bbox else { return };
-    let degrees = xmin >= -180.0 && xmax <= 180.0 && ymin >= -90.0 && ymax <= 90.0;
-    let swapped = !degrees && ymin >= -180.0 && ymax <= 180.0 && xmin >= -90.0 && xmax <= 90.0;
+    let within = |low: f64, high: f64, most: f64| low >= -most - RANGE_TOLERANCE && high <= most + RANGE_TOLERANCE;
+    let degrees = within(xmin, xmax, 180.0) && within(ymin, ymax, 90.0);
+    let swapped = !degrees && within(ymin, ymax, 180.0) && within(xmin, xmax, 90.0);
     let of_degrees =
         place.crs.as_deref().is_some_and(|crs| crs.starts_with("OGC:CRS84") || crs.starts_with("EPSG:4326"));
     match &place.crs {

@@ -17,8 +17,8 @@ use hexfloe_geometry::{Limits, Repair, map_coordinates, repair, widest_edge};
 
 use crate::Error;
 
-/// A degree more than there are is a metre at most, and how some writers round.
-const RANGE_TOLERANCE: f64 = 1e-6;
+/// So many degrees more than there are, which is a tenth of a metre, come of rounding.
+pub(crate) const RANGE_TOLERANCE: f64 = 1e-6;
 
 /// An edge that is longer than this, in degrees of longitude, may as well go around the other way …
 const HALF_THE_WORLD: f64 = 180.0;

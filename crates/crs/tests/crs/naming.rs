@@ -61,7 +61,7 @@ fn longitude_and_latitude_have_many_spellings(#[case] text: &str) {
 #[case("PROJCS[1e999]", "no number")]
 #[case("PROJCS[]]", "not opened")]
 #[case("PROJCS[] PROJCS[]", "one keyword")]
-#[case(r#"LOCAL_CS["mine"]"#, "LOCAL_CS")]
+#[case(r#"VERT_CS["mine"]"#, "VERT_CS")]
 #[case(r#"VERT_CS["heights"]"#, "VERT_CS")]
 fn what_is_no_system_is_told_with_what_to_write(#[case] text: &str, #[case] told: &str) {
     let error = Crs::parse(text).unwrap_err().to_string();
@@ -241,4 +241,11 @@ proptest! {
             let _ = (LonLatTransform::from(&crs), crs.projjson());
         }
     }
+}
+
+#[rstest]
+#[case(r#"LOCAL_CS["Undefined SRS",LOCAL_DATUM["unknown",32767],UNIT["unknown",0]]"#)]
+#[case(r#"ENGCRS["Undefined SRS",EDATUM["unknown"],CS[Cartesian,2]]"#)]
+fn a_system_without_a_place_on_the_earth_is_unknown(#[case] wkt: &str) {
+    assert!(Crs::from_wkt(wkt).unwrap().is_unknown());
 }

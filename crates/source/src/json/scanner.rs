@@ -583,7 +583,7 @@ mod tests {
             prop_assert!(is_value(text.as_bytes(), bytes), "{}", text);
             let kept = with_file(text.as_bytes(), |file| {
                 let mut scanner = Scanner::with_buffer(file, &InputLimits::default(), bytes)?;
-                scanner.value(DEEPEST, |text| text.to_vec())
+                scanner.value(DEEPEST, <[u8]>::to_vec)
             });
             prop_assert_eq!(kept.unwrap(), text.trim().as_bytes());
         }

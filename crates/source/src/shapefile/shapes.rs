@@ -379,7 +379,7 @@ mod tests {
     use rstest::rstest;
 
     fn square(x: f64, y: f64, size: f64, is_clockwise: bool) -> Vec<f64> {
-        let mut ring = vec![[x, y], [x, y + size], [x + size, y + size], [x + size, y], [x, y]];
+        let mut ring = [[x, y], [x, y + size], [x + size, y + size], [x + size, y], [x, y]];
         if !is_clockwise {
             ring.reverse();
         }
