@@ -352,3 +352,45 @@ def do_odd(odd, folder):
             file.write('{"type":"Topology","objects":{"a":{"type":"GeometryCollection","geometries":[]}},"arcs":[]}')
         return path
     raise ValueError(odd)
+
+
+def do_two_columns(to):
+    """A GeoParquet file with two geometry columns, each in a system of its own."""
+    import geopandas
+    import shapely
+
+    plots = geopandas.GeoSeries([shapely.box(530_000, 180_000, 530_100, 180_100)], crs="EPSG:27700")
+    frame = geopandas.GeoDataFrame({"id": [1]}, geometry=plots)
+    frame["entrance"] = geopandas.GeoSeries([shapely.Point(-0.128, 51.504)], crs="OGC:CRS84")
+    frame.to_parquet(to + ".parquet")
+    return to + ".parquet"
+
+
+def geo_columns(lake, table):
+    """Of each geometry column that the first data file has: types and, by name, the system."""
+    import pyarrow.parquet as pq
+    import pyproj
+
+    path = sys.modules["__main__"].files(lake, table)[0]["path"].removeprefix("file://")
+    geo = json.loads(pq.read_schema(path).metadata[b"geo"])
+    named = {}
+    for name, column in geo["columns"].items():
+        crs = column.get("crs", "OGC:CRS84")
+        crs = pyproj.CRS.from_json_dict(crs).to_string() if isinstance(crs, dict) else crs
+        named[name] = {"types": column["geometry_types"], "crs": crs, "bbox": column.get("bbox")}
+    return {"primary": geo["primary_column"], "columns": named}
+
+
+def degrees_bounds(source):
+    """The box around a file's geometries in degrees, by PROJ."""
+    import geopandas
+
+    return geopandas.read_file(source).to_crs("OGC:CRS84").total_bounds.tolist()
+
+
+def expected_cover(wkt, resolution):
+    """The cells whose centre is in a polygon, by H3's own library."""
+    import h3
+    import shapely
+
+    return sorted(h3.str_to_int(cell) for cell in h3.geo_to_cells(shapely.from_wkt(wkt), resolution))

@@ -1,7 +1,7 @@
 //! Spatial files as people have them: every format gives the same rows, geometries arrive exactly, cells are those of PROJ and H3, and
 //! other readers see geometry.
 
-use hexfloe_tests::{Exit, Lake, Value, data, example, json, judge};
+use hexfloe_tests::{Backend, Exit, Lake, SeaweedFs, Value, data, example, json, judge};
 use rstest::rstest;
 
 const COUNTRIES: &str = "ns.countries";
@@ -164,4 +164,122 @@ fn a_gibibyte_of_features_on_one_line_is_read_in_little_memory() {
     lake.write("job.toml", job("geojson", &data("world.geojson").display().to_string(), more));
     let peak = lake.peak_memory(&["ingest", "job.toml"]);
     assert!(peak < 300 << 20, "{} MiB", peak >> 20);
+}
+
+const BATCH: &str = "[batch]\ngranularity = \"files\"\n[table]\nname = \"ns.t\"\n";
+
+#[test]
+fn geometries_are_brought_to_degrees_on_request() {
+    let lake = Lake::new();
+    let parcels = data("parcels.gpkg").display().to_string();
+    lake.write("job.toml", job("geopackage", &parcels, &format!("store_crs = \"OGC:CRS84\"\n---{BATCH}")));
+    lake.ingest(&["job.toml"]).committed();
+    let seen = lake.ask("seen_as_geometry", json!({ "table": "ns.t" }));
+    assert_eq!(seen[0]["geopandas"]["crs"], "OGC:CRS84");
+    let by_proj = judge("degrees_bounds", json!({ "source": parcels }));
+    for corner in 0..4 {
+        let apart = seen[0]["geopandas"]["bounds"][corner].as_f64().unwrap() - by_proj[corner].as_f64().unwrap();
+        // A centimetre.
+        assert!(apart.abs() < 1e-7, "{} and {by_proj}", seen[0]["geopandas"]["bounds"]);
+    }
+    assert_eq!(lake.ask("table", json!({ "table": "ns.t" }))["properties"]["ingest.crs.geometry"], "OGC:CRS84");
+}
+
+/// S11: the reference system is that of each column.
+#[test]
+fn two_geometry_columns_keep_their_systems() {
+    let lake = Lake::new();
+    let file = judge("do_two_columns", json!({ "to": lake.path("two").display().to_string() }));
+    lake.write("job.toml", job("geoparquet", file.as_str().unwrap(), BATCH));
+    lake.ingest(&["job.toml"]).committed();
+    let geo = lake.ask("geo_columns", json!({ "table": "ns.t" }));
+    assert_eq!((&geo["primary"], &geo["columns"]["geometry"]["crs"]), (&json!("geometry"), &json!("EPSG:27700")));
+    assert_eq!(geo["columns"]["entrance"]["crs"], "OGC:CRS84");
+    assert_eq!(geo["columns"]["entrance"]["types"], json!(["Point"]));
+    let properties = &lake.ask("table", json!({ "table": "ns.t" }))["properties"];
+    assert_eq!(properties["ingest.crs.geometry"], "EPSG:27700");
+    assert_eq!(properties["ingest.crs.entrance"], "OGC:CRS84");
+    // Rows of another system do not come beside them.
+    let other = lake.ingest(&["job.toml", "--force", "--set", "geometry.store_crs=OGC:CRS84"]).ends(Exit::Derivation);
+    assert!(other.stderr.contains("ingest.crs.geometry"), "{}", other.stderr);
+}
+
+#[test]
+fn rings_are_closed_on_request_and_that_is_recorded() {
+    let lake = Lake::new();
+    let open = r#"{"type":"Polygon","coordinates":[[[16,48],[17,48],[17,49],[16,49]]]}"#;
+    lake.write("open.geojson", format!(r#"{{"type":"Feature","properties":{{"id":1}},"geometry":{open}}}"#));
+    lake.write("job.toml", job("geojson", "open.geojson", BATCH));
+    let refused = lake.ingest(&["job.toml"]).ends(Exit::Input);
+    assert!(refused.stderr.contains("not closed"), "{}", refused.stderr);
+    lake.ingest(&["job.toml", "--set", "geometry.repair=close-rings"]).committed();
+    let derivation = &lake.ask("table", json!({ "table": "ns.t" }))["properties"]["ingest.derivation.geometry"];
+    assert_eq!(derivation, r#"{"repair":"close-rings-1"}"#);
+    let seen = lake.ask("seen_as_geometry", json!({ "table": "ns.t" }));
+    assert_eq!(seen[0]["geopandas"]["bounds"], json!([16.0, 48.0, 17.0, 49.0]));
+}
+
+#[test]
+fn columns_of_eastings_and_northings_are_positions() {
+    let lake = Lake::new();
+    lake.write("grid.csv", "id,east,north\n1,530000,180000\n2,431000,433000\n");
+    let job = "[source]\nname = \"s\"\nformat = \"csv\"\npaths = [\"grid.csv\"]\n\
+               [geometry]\nx = \"east\"\ny = \"north\"\ncrs = \"EPSG:27700\"\n[h3]\nresolution = 7\n";
+    lake.write("job.toml", job.to_owned() + BATCH);
+    lake.ingest(&["job.toml"]).committed();
+    let rows = lake.ask("rows", json!({ "table": "ns.t", "columns": ["east", "h3_cell"] }));
+    // By pyproj and h3.
+    assert_eq!(rows[0], json!({ "east": 530_000.0, "h3_cell": 608_432_189_448_650_751_u64 }));
+    let swapped = ["job.toml", "--set", "geometry.x=north", "--set", "geometry.y=east", "--set", "table.name=ns.other"];
+    let refused = lake.ingest(&swapped).ends(Exit::Input);
+    assert!(refused.stderr.contains("EPSG:27700"), "{}", refused.stderr);
+}
+
+#[test]
+fn a_cover_is_the_cells_of_a_polygon() {
+    let lake = Lake::new();
+    let lake_shore = "POLYGON ((16.70 47.70, 16.86 47.72, 16.84 47.95, 16.72 47.90, 16.70 47.70))";
+    lake.write("lakes.csv", format!("id,wkt\n1,\"{lake_shore}\"\n2,\n"));
+    let job = "[source]\nname = \"s\"\nformat = \"csv\"\npaths = [\"lakes.csv\"]\n\
+               [geometry]\ncolumn = \"wkt\"\ncrs = \"OGC:CRS84\"\n\
+               [h3]\nresolution = 7\ncover = { resolution = 7, containment = \"contains-centroid\" }\n";
+    lake.write("job.toml", job.to_owned() + BATCH);
+    lake.ingest(&["job.toml"]).committed();
+    let rows = lake.ask("rows", json!({ "table": "ns.t", "columns": ["h3_cover"] }));
+    let expected = judge("expected_cover", json!({ "wkt": lake_shore, "resolution": 7 }));
+    assert!(expected.as_array().unwrap().len() > 40);
+    assert_eq!((&rows[0]["h3_cover"], &rows[1]["h3_cover"]), (&expected, &Value::Null));
+    lake.nothing_wrong("unsound", json!({ "table": "ns.t" }));
+    let few = lake.ingest(&["job.toml", "--set", "h3.cover.max_cells=10", "--set", "table.name=ns.other"]);
+    let refused = few.ends(Exit::Input);
+    assert!(refused.stderr.contains("more than 10 cells"), "{}", refused.stderr);
+}
+
+/// Input on the store of the tables, which is reached as they are; each file is a batch.
+#[test]
+fn files_of_a_bucket_are_read_once_each() {
+    let lake = Lake::on(Backend::RestS3);
+    let bucket = SeaweedFs::shared().bucket();
+    let point = |id: u32| {
+        format!(
+            r#"{{"type":"Feature","properties":{{"id":{id}}},"geometry":{{"type":"Point","coordinates":[{id},48]}}}}"#
+        )
+    };
+    let file = |id: u32| format!("s3://{bucket}/in/part {id}.geojson");
+    lake.ask(
+        "do_write",
+        json!({ "files": { file(1): point(1), file(2): point(2), format!("s3://{bucket}/in/other.txt"): "x" } }),
+    );
+    let more = BATCH.replace("\"files\"", "\"file\"");
+    lake.write("job.toml", job("geojson", &format!("s3://{bucket}/in/*.geojson"), &more));
+    let statuses = || -> Vec<String> {
+        let run = lake.ingest(&["job.toml"]).ends(Exit::Done);
+        let told = run.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        told.map(|report| report["status"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(statuses(), ["committed", "committed"]);
+    lake.ask("do_write", json!({ "files": { file(3): point(3) } }));
+    assert_eq!(statuses(), ["skipped", "skipped", "committed"]);
+    let counted = lake.ask("count", json!({ "table": "ns.t", "key": "id" }));
+    assert_eq!(counted, json!({ "rows": 3, "distinct": 3 }));
 }
