@@ -230,9 +230,10 @@ fn columns_of_eastings_and_northings_are_positions() {
     let rows = lake.ask("rows", json!({ "table": "ns.t", "columns": ["east", "h3_cell"] }));
     // By pyproj and h3.
     assert_eq!(rows[0], json!({ "east": 530_000.0, "h3_cell": 608_432_189_448_650_751_u64 }));
-    let swapped = ["job.toml", "--set", "geometry.x=north", "--set", "geometry.y=east", "--set", "table.name=ns.other"];
-    let refused = lake.ingest(&swapped).ends(Exit::Input);
-    assert!(refused.stderr.contains("EPSG:27700"), "{}", refused.stderr);
+    lake.write("degrees.csv", "id,east,north\n1,-0.128,51.504\n");
+    let degrees = ["job.toml", "--set", "source.paths=[\"degrees.csv\"]"];
+    let refused = lake.ingest(&degrees).ends(Exit::Input);
+    assert!(refused.stderr.contains("looks like degrees"), "{}", refused.stderr);
 }
 
 #[test]

@@ -360,5 +360,5 @@ fn null_points_are_null_geometries() {
     let wkb = wkb_points(&points).unwrap();
     assert!(wkb.is_valid(0) && wkb.is_null(1));
     let array: ArrayRef = Arc::new(wkb);
-    assert_eq!(array.as_binary::<i32>().value(0), spelled(true, 1, None, &[1.0, 2.0]));
+    assert_eq!(array.as_binary_view().value(0), spelled(true, 1, None, &[1.0, 2.0]));
 }
