@@ -20,7 +20,8 @@ pub struct SourceSettings {
     /// The format of the files.
     pub format: Format,
     /// Files to read, relative to the job file. `*`, `?`, `[...]` and `**` match several files, but none whose name begins
-    /// with a dot. Files are read in the order of their paths, each once.
+    /// with a dot. Files are read in the order of their paths, each once. URLs are paths too: `s3://bucket/in/*.parquet`, `gs://` and
+    /// `abfss://` with patterns, `https://` without; such files are copied to a temporary folder first.
     pub paths: Vec<String>,
     /// Types of columns, by name: `boolean`, `int`, `long`, `float`, `double`, `decimal(p,s)`, `date`, `time`, `timestamp`,
     /// `timestamptz`, `string`, `binary` (written as hexadecimal digits in text). A column that is not named here has the type

@@ -6,7 +6,7 @@ use hexfloe_crs::{Crs, LonLatTransform};
 
 /// `cargo test --workspace --features sql --locked --test crs -- --ignored --nocapture speed`
 #[test]
-#[ignore = "a measurement, not a test"]
+#[ignore = "a measurement: cargo test --workspace --features sql --test crs -- --ignored --nocapture"]
 #[expect(clippy::disallowed_methods, reason = "a measurement")]
 fn speed() {
     let grid = LonLatTransform::from(&Crs::parse("EPSG:27700").unwrap()).unwrap();
