@@ -215,6 +215,12 @@ fn rings_are_closed_on_request_and_that_is_recorded() {
     lake.ingest(&["job.toml", "--set", "geometry.repair=close-rings"]).committed();
     let derivation = &lake.ask("table", json!({ "table": "ns.t" }))["properties"]["ingest.derivation.geometry"];
     assert_eq!(derivation, r#"{"repair":"close-rings-1"}"#);
+    lake.write(
+        "closed.geojson",
+        r#"{"type":"Feature","properties":{"id":2},"geometry":{"type":"Point","coordinates":[1,2]}}"#,
+    );
+    let without = lake.ingest(&["job.toml", "--set", "source.paths=[\"closed.geojson\"]"]).ends(Exit::Usage);
+    assert!(without.stderr.contains("geometry.repair"), "{}", without.stderr);
     let seen = lake.ask("seen_as_geometry", json!({ "table": "ns.t" }));
     assert_eq!(seen[0]["geopandas"]["bounds"], json!([16.0, 48.0, 17.0, 49.0]));
 }

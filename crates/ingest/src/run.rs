@@ -15,7 +15,7 @@ use hexfloe_source::{Remotes, Scan, ScanOptions, Source, SourceSettings};
 use hexfloe_store::Store;
 use iceberg::TableIdent;
 use iceberg::arrow::{arrow_schema_to_schema_auto_assign_ids, schema_to_arrow_schema};
-use iceberg::spec::{DataFile, Schema};
+use iceberg::spec::{DataFile, Schema, TableMetadata};
 use iceberg::table::Table;
 use tokio::runtime::RuntimeFlavor;
 
@@ -673,12 +673,22 @@ fn refuse_other_cells(
     };
     match recorded.into_iter().find(|column| !is_made(column)) {
         None => Ok(()),
+        Some(column) if is_repaired(metadata, column) => Err(Error::Mismatch(format!(
+            "table {}: the geometries of its column `{column}` are repaired, and this job does not repair them: set geometry.repair = \
+             \"close-rings\", or write to another table",
+            table.identifier()
+        ))),
         Some(column) => Err(Error::Mismatch(format!(
             "table {}: its column `{column}` holds derived cells, and this job does not derive them: add [h3] with column = \
              \"{column}\", or write to another table",
             table.identifier()
         ))),
     }
+}
+
+fn is_repaired(metadata: &TableMetadata, column: &str) -> bool {
+    let record = metadata.properties().get(&format!("{}{column}", names::DERIVATION_PREFIX));
+    record.is_some_and(|record| record.contains("\"repair\""))
 }
 
 /// A new table for the job.
