@@ -290,3 +290,103 @@ fn files_of_a_bucket_are_read_once_each() {
     let counted = lake.ask("count", json!({ "table": "ns.t", "key": "id" }));
     assert_eq!(counted, json!({ "rows": 3, "distinct": 3 }));
 }
+
+/// What one column of a table holds is held by all of its rows: a job that would leave it empty is refused.
+#[test]
+fn a_job_that_keeps_no_geometries_does_not_come_into_a_table_of_them() {
+    let lake = Lake::new();
+    let more = format!("bbox = \"bbox\"\n---{BATCH}");
+    lake.write("job.toml", job("shapefile", &countries(), &more));
+    lake.ingest(&["job.toml"]).committed();
+    lake.write(
+        "other.geojson",
+        r#"{"type":"Feature","properties":{"name":"x"},"geometry":{"type":"Point","coordinates":[1,2]}}"#,
+    );
+    let other = job("geojson", "other.geojson", BATCH);
+    lake.write("without_boxes.toml", &other);
+    let refused = lake.ingest(&["without_boxes.toml"]).ends(Exit::Usage);
+    assert!(refused.stderr.contains("geometry.bbox"), "{}", refused.stderr);
+    lake.write("without_geometry.toml", other.replace("store = \"wkb\"\n", ""));
+    let refused = lake.ingest(&["without_geometry.toml"]).ends(Exit::Usage);
+    assert!(
+        refused.stderr.contains("geometry.store") || refused.stderr.contains("geometry.bbox"),
+        "{}",
+        refused.stderr
+    );
+    let required = ["job.toml", "--set", "quality.not_null=[\"h3_cell\"]", "--set", "table.name=ns.other"];
+    let refused = lake.ingest(&required).ends(Exit::Usage);
+    assert!(refused.stderr.contains("quality.no_geometry"), "{}", refused.stderr);
+    let twice = lake.ingest(&["job.toml", "--set", "geometry.bbox=geometry"]).ends(Exit::Usage);
+    assert!(twice.stderr.contains("two columns of the name `geometry`"), "{}", twice.stderr);
+}
+
+#[rstest]
+#[case::around_the_pole(
+    "POLYGON ((-1000000 -1000000, 1000000 -1000000, 1000000 1000000, -1000000 1000000, -1000000 -1000000))",
+    3031,
+    "either way around the world"
+)]
+#[case::long_edges(
+    "POLYGON ((3000000 3500000, 6000000 3500000, 6000000 3510000, 3000000 3510000, 3000000 3500000))",
+    3035,
+    "is bent by"
+)]
+fn what_becomes_another_shape_in_degrees_is_refused(#[case] wkt: &str, #[case] epsg: u32, #[case] reason: &str) {
+    let lake = Lake::new();
+    lake.write("shape.csv", format!("id,wkt\n1,\"{wkt}\"\n"));
+    let job = format!(
+        "[source]\nname = \"s\"\nformat = \"csv\"\npaths = [\"shape.csv\"]\n\
+         [geometry]\ncolumn = \"wkt\"\ncrs = \"EPSG:{epsg}\"\nstore = \"wkb\"\n[h3]\nresolution = 5\n{BATCH}"
+    );
+    lake.write("job.toml", job);
+    let refused = lake.ingest(&["job.toml", "--set", "geometry.store_crs=OGC:CRS84"]).ends(Exit::Input);
+    assert!(refused.stderr.contains(reason), "{}", refused.stderr);
+    // As it is, it is fine.
+    lake.ingest(&["job.toml"]).committed();
+}
+
+/// Degrees are degrees on every datum.
+#[test]
+fn an_edge_of_etrs89_may_go_either_way_around_the_world_too() {
+    let lake = Lake::new();
+    lake.write("shape.csv", "id,wkt\n1,\"POLYGON ((179 51, -179 51, -179 52, 179 52, 179 51))\"\n");
+    let job = "[source]\nname = \"s\"\nformat = \"csv\"\npaths = [\"shape.csv\"]\n\
+               [geometry]\ncolumn = \"wkt\"\ncrs = \"EPSG:4258\"\n[h3]\nresolution = 5\n";
+    lake.write("job.toml", job.to_owned() + BATCH);
+    let refused = lake.ingest(&["job.toml"]).ends(Exit::Input);
+    assert!(refused.stderr.contains("either way around the world"), "{}", refused.stderr);
+}
+
+/// The same numbers in another system are other rows, though their text is the same.
+#[test]
+fn content_in_another_reference_system_is_another_batch() {
+    let lake = Lake::new();
+    lake.write("grid.csv", "id,wkt\n1,POINT (500000 5300000)\n");
+    let job = "[source]\nname = \"s\"\nformat = \"csv\"\npaths = [\"grid.csv\"]\n\
+               [geometry]\ncolumn = \"wkt\"\ncrs = \"EPSG:25832\"\n[h3]\nresolution = 5\n";
+    lake.write("job.toml", job.to_owned() + &BATCH.replace("\"files\"", "\"content\""));
+    let first = lake.ingest(&["job.toml"]).committed();
+    let second = lake.ingest(&["job.toml", "--crs", "EPSG:25833"]).committed();
+    assert_ne!(first["batch_id"], second["batch_id"]);
+    assert_eq!(lake.ingest(&["job.toml"]).skipped()["batch_id"], first["batch_id"]);
+}
+
+/// A table of points takes points, with their heights, and nothing else.
+#[test]
+fn a_table_made_from_latitudes_and_longitudes_takes_points_only() {
+    let lake = Lake::new();
+    lake.write("points.csv", "id,lat,lon\n1,48,11\n");
+    let tail = "store = \"wkb\"\n[h3]\nresolution = 5\n".to_owned() + BATCH;
+    let source = |file: &str| format!("[source]\nname = \"s\"\nformat = \"csv\"\npaths = [{file:?}]\n[geometry]\n");
+    lake.write("points.toml", source("points.csv") + "lat = \"lat\"\nlon = \"lon\"\n" + &tail);
+    lake.ingest(&["points.toml"]).committed();
+    lake.write("high.csv", "id,lat,lon,wkt\n2,1,1,POINT Z (12 49 77)\n");
+    lake.write("wkt.toml", source("high.csv") + "column = \"wkt\"\ncrs = \"OGC:CRS84\"\n" + &tail);
+    lake.ingest(&["wkt.toml"]).committed();
+    lake.write("line.csv", "id,lat,lon,wkt\n3,1,1,\"LINESTRING (12 49, 13 50)\"\n");
+    let line = lake.ingest(&["wkt.toml", "--set", "source.paths=[\"line.csv\"]"]).ends(Exit::Input);
+    assert!(line.stderr.contains("LineString, not a point"), "{}", line.stderr);
+    let geo = lake.ask("rows", json!({ "table": "ns.t", "columns": ["id", "geometry"], "order": ["id"] }));
+    // The last eight bytes of the second are its height.
+    assert!(geo[1]["geometry"].to_string().len() > geo[0]["geometry"].to_string().len(), "{geo}");
+}

@@ -5,8 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use arrow::array::{Array, AsArray, RecordBatch};
@@ -197,9 +195,8 @@ impl Guess {
         if path.is_dir() {
             return Ok(Self { format: Format::Shapefile, delimiter: None });
         }
-        let mut head = Vec::new();
-        let opened = File::open(&path).map_err(Error::io("open", &path))?;
-        opened.take(HEAD as u64).read_to_end(&mut head).map_err(Error::io("read", &path))?;
+        let head = Source::head(&path, HEAD)?;
+        let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&head);
         let name = name.trim_end_matches(".gz").trim_end_matches(".zst").to_owned();
         let ends = |ending: &str| name.ends_with(ending);
         let format = if head.starts_with(b"PAR1") {
@@ -215,16 +212,19 @@ impl Guess {
         } else if ends(".geojson") || ends(".topojson") {
             Format::Geojson
         } else if head.trim_ascii_start().starts_with(b"{") {
-            json_format(&head)
+            json_format(head)
         } else if ends(".ndjson") || ends(".jsonl") {
             Format::Ndjson
         } else if ends(".shp") || ends(".gpkg") || ends(".fgb") || ends(".parquet") || ends(".zip") {
             let problem = "its name says what its first bytes do not: it is cut off, or another file";
             return Err(Error::Job(format!("{file}: {problem}")));
+        } else if head.contains(&0) {
+            let problem = "it is no text, and none of the formats that are known by their first bytes";
+            return Err(Error::Job(format!("{file}: {problem}")));
         } else {
             Format::Csv
         };
-        let delimiter = (format == Format::Csv).then(|| delimiter(&head)).flatten();
+        let delimiter = (format == Format::Csv).then(|| delimiter(head)).flatten();
         Ok(Self { format, delimiter })
     }
 
@@ -365,7 +365,7 @@ fn find(
             crs_from: "format",
             ..Place::default()
         };
-        let settings = format!("lat = {lat:?}\nlon = {lon:?}\n");
+        let settings = format!("lat = {}\nlon = {}\n", quoted(&lat), quoted(&lon));
         let positions = Some(Positions::Points(PointColumns::LatLon { lat, lon }));
         return Ok(Found { positions, place: Some(place), settings });
     }
@@ -379,10 +379,10 @@ fn find(
                 "columns `{x}` and `{y}` look like coordinates, and nothing says of which system: give --crs, for example \
                  --crs EPSG:27700"
             ));
-            let settings = format!("x = {x:?}\ny = {y:?}\n# crs = \"EPSG:…\"\n");
+            let settings = format!("x = {}\ny = {}\n# crs = \"EPSG:…\"\n", quoted(&x), quoted(&y));
             return Ok(Found { positions: None, place: Some(Place { crs_from: "nowhere", ..place }), settings });
         };
-        let settings = format!("x = {x:?}\ny = {y:?}\ncrs = {:?}\n", crs.key());
+        let settings = format!("x = {}\ny = {}\ncrs = {}\n", quoted(&x), quoted(&y), quoted(&crs.key()));
         let system = std::sync::Arc::new(LonLatTransform::from(crs)?);
         let positions = Some(Positions::Projected { x, y, system });
         return Ok(Found { positions, place: Some(Place { crs_from: "given", ..place }), settings });
@@ -406,9 +406,9 @@ fn of_column(
     };
     let place =
         Place { column: column.to_owned(), crs: crs.as_ref().map(ToString::to_string), crs_from, ..Place::default() };
-    let mut settings = format!("column = {column:?}\n");
+    let mut settings = format!("column = {}\n", quoted(column));
     match (&crs, crs_from) {
-        (Some(crs), "given") => settings += &format!("crs = {:?}\n", crs.key()),
+        (Some(crs), "given") => settings += &format!("crs = {}\n", quoted(&crs.key())),
         (None, _) => settings += "# crs = \"EPSG:…\"\n",
         _ => {}
     }
@@ -421,7 +421,8 @@ fn of_column(
         }
     };
     let limits = hexfloe_geometry::Limits::default();
-    let input = GeometryInput { column: column.to_owned(), encoding, crs, limits, repair: None, system };
+    let input =
+        GeometryInput { column: column.to_owned(), encoding, crs, limits, repair: None, points_only: false, system };
     Ok(Found { positions: Some(Positions::Geometry(input)), place: Some(place), settings })
 }
 
@@ -553,21 +554,27 @@ fn judge_place(place: &Place, problems: &mut Vec<String>) {
 fn job(source: &SourceSettings, geometry: &str) -> String {
     let table: String =
         source.name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect();
+    let path = source.paths.first().map_or("", String::as_str);
     let mut job = format!(
-        "[source]\nname = {:?}\nformat = \"{}\"\npaths = [{:?}]\n",
-        source.name,
+        "[source]\nname = {}\nformat = \"{}\"\npaths = [{}]\n",
+        quoted(&source.name),
         source.format,
-        source.paths.first().map_or("", String::as_str)
+        quoted(path)
     );
     if let Some(layer) = &source.layer {
-        let _ = writeln!(job, "layer = {layer:?}");
+        let _ = writeln!(job, "layer = {}", quoted(layer));
     }
     if source.csv.delimiter != ',' && source.format == Format::Csv {
-        let _ = writeln!(job, "csv = {{ delimiter = {:?} }}", source.csv.delimiter.to_string());
+        let _ = writeln!(job, "csv = {{ delimiter = {} }}", quoted(&source.csv.delimiter.to_string()));
     }
     if !geometry.is_empty() {
         let _ = write!(job, "\n[geometry]\n{geometry}\n[h3]\nresolution = {RESOLUTION}\n");
     }
     let _ = write!(job, "\n[batch]\ngranularity = \"files\"\n\n[table]\nname = \"landing.{table}\"\n");
     job
+}
+
+/// A text as TOML writes it.
+fn quoted(text: &str) -> String {
+    toml::Value::from(text).to_string()
 }

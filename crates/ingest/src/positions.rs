@@ -13,7 +13,7 @@ use hexfloe_batch::{
     geometries, representative_points, wkb_points,
 };
 use hexfloe_crs::{Crs, LonLatTransform};
-use hexfloe_geometry::{Limits, Repair, map_coordinates, repair, widest_edge};
+use hexfloe_geometry::{GeometryType, Limits, Part, Repair, map_coordinates, parts, repair, widest_edge};
 
 use crate::Error;
 
@@ -25,6 +25,15 @@ const HALF_THE_WORLD: f64 = 180.0;
 
 /// … unless it goes all the way around, as those of the world's box and of the poles do.
 const WHOLE_WORLD: f64 = 360.0 - RANGE_TOLERANCE;
+
+/// No projected system has a coordinate as large as this: a hundred times around the earth in US survey feet.
+const FARTHEST: f64 = 1e10;
+
+/// An edge that is straight in one system and bent by more than this, in metres, in the other is another edge there.
+const MOST_BENT_M: f64 = 5.0;
+
+/// About how long a degree of a great circle is, in metres.
+const DEGREE_M: f64 = 111_320.0;
 
 /// How the position of a row is found.
 #[derive(Clone, Debug)]
@@ -45,6 +54,8 @@ pub(crate) struct GeometryInput {
     pub(crate) crs: Option<Crs>,
     pub(crate) limits: Limits,
     pub(crate) repair: Option<Repair>,
+    /// What is no point is rejected: the table has cells of points.
+    pub(crate) points_only: bool,
     /// To longitude and latitude, where that is needed.
     pub(crate) system: Option<Arc<LonLatTransform>>,
 }
@@ -218,9 +229,10 @@ fn projected(batch: &RecordBatch, x: &str, y: &str, system: &LonLatTransform) ->
 fn of_geometries(input: &GeometryInput, batch: &RecordBatch, wanted: Wanted<'_>) -> Result<Located, Error> {
     let (geometries, mut rejects) = input.read(batch)?;
     let (x, y) = representative_points(&geometries)?;
-    if input.crs.as_ref().is_some_and(Crs::is_lon_lat) {
-        refuse_far_out(&geometries, &mut rejects)?;
+    if input.points_only {
+        refuse_others_than_points(&geometries, &mut rejects)?;
     }
+    refuse_far_out(&geometries, input.crs.as_ref().is_some_and(Crs::is_geographic), &mut rejects)?;
     let points = input.system.as_ref().map(|system| transform(&x, &y, system, &mut rejects));
     if wanted.required {
         refuse_nowhere(&geometries, &x, &mut rejects);
@@ -274,14 +286,35 @@ fn transform(x: &Float64Array, y: &Float64Array, system: &LonLatTransform, rejec
     Points { lon: lon.into(), lat: lat.into() }
 }
 
-/// Geometries in degrees of which a part lies where there are none: metres read as degrees, or axes swapped.
-fn refuse_far_out(geometries: &BinaryViewArray, rejects: &mut Vec<Reject>) -> Result<(), Error> {
+/// For a table whose cells are on record as those of points.
+fn refuse_others_than_points(geometries: &BinaryViewArray, rejects: &mut Vec<Reject>) -> Result<(), Error> {
+    for (row, wkb) in geometries.iter().enumerate() {
+        let facts = wkb.map(hexfloe_geometry::facts).transpose();
+        let facts = facts.map_err(|problem| hexfloe_batch::Error::NoGeometry { row, problem })?;
+        if let Some(facts) = facts.filter(|facts| facts.geometry_type != GeometryType::Point) {
+            let found = facts.geometry_type.to_string();
+            rejects.push(Reject { row, reason: RejectReason::NotAPoint { found } });
+        }
+    }
+    Ok(())
+}
+
+/// Geometries of which a part lies where there is nothing: metres read as degrees, axes swapped, numbers that are no metres on the
+/// earth.
+fn refuse_far_out(geometries: &BinaryViewArray, degrees: bool, rejects: &mut Vec<Reject>) -> Result<(), Error> {
     let out = |value: f64, most: f64| value.abs() > most + RANGE_TOLERANCE;
     for (row, wkb) in geometries.iter().enumerate() {
         let facts = wkb.map(hexfloe_geometry::facts).transpose();
         let facts = facts.map_err(|problem| hexfloe_batch::Error::NoGeometry { row, problem })?;
         let Some([xmin, ymin, xmax, ymax]) = facts.and_then(|facts| facts.bbox) else { continue };
-        let reason = if let Some(value) = [ymin, ymax].into_iter().find(|value| out(*value, 90.0)) {
+        let reason = if !degrees {
+            let Some(value) = [xmin, ymin, xmax, ymax].into_iter().find(|value| value.abs() > FARTHEST) else {
+                continue;
+            };
+            RejectReason::OutsideReference {
+                cause: format!("the coordinate {value} is no place on the earth in any unit"),
+            }
+        } else if let Some(value) = [ymin, ymax].into_iter().find(|value| out(*value, 90.0)) {
             RejectReason::LatitudeOutOfRange { value }
         } else if let Some(value) = [xmin, xmax].into_iter().find(|value| out(*value, 180.0)) {
             RejectReason::LongitudeOutOfRange { value }
@@ -320,8 +353,13 @@ fn reproject(
         };
         buffer.clear();
         buffer.extend_from_slice(wkb);
-        match map_coordinates(&mut buffer, |position| system.lon_lat(position).map_err(Moved::Outside)) {
+        let moved = map_coordinates(&mut buffer, |position| system.lon_lat(position).map_err(Moved::Outside));
+        match moved.and_then(|()| check_edges(wkb, &buffer, system)) {
             Ok(()) => builder.append_value(&buffer),
+            Err(Moved::Changed(reason)) => {
+                rejects.push(Reject { row, reason });
+                builder.append_null();
+            }
             Err(Moved::Outside(error)) => {
                 rejects.push(Reject { row, reason: RejectReason::OutsideReference { cause: error.to_string() } });
                 builder.append_null();
@@ -332,8 +370,42 @@ fn reproject(
     Ok(builder.finish())
 }
 
+/// Only vertices are moved, and what was straight between them is drawn straight again. Where that makes another shape, because the edge is
+/// long or leads across the antimeridian or around a pole, the geometry cannot be had in degrees.
+fn check_edges(from: &[u8], to: &[u8], system: &LonLatTransform) -> Result<(), Moved> {
+    if let Some([from, to]) = widest_edge(to, HALF_THE_WORLD, f64::INFINITY) {
+        return Err(Moved::Changed(RejectReason::AmbiguousEdge { from, to }));
+    }
+    for part in parts(from) {
+        let lines = match part? {
+            Part::Point(_) => Vec::new(),
+            Part::Line(vertices) => vec![vertices],
+            Part::Polygon(rings) => rings,
+        };
+        for edge in lines.iter().flat_map(|line| line.windows(2)) {
+            let [start, end] = edge else { continue };
+            let middle = [f64::midpoint(start[0], end[0]), f64::midpoint(start[1], end[1])];
+            let [a, b, there] = [*start, *end, middle].map(|position| system.lon_lat(position).map_err(Moved::Outside));
+            let ([a, b], there) = ([a?, b?], there?);
+            let north = (there[1] - f64::midpoint(a[1], b[1])) * DEGREE_M;
+            let east = (there[0] - f64::midpoint(a[0], b[0])) * DEGREE_M * there[1].to_radians().cos();
+            let bent = north.hypot(east);
+            if bent > MOST_BENT_M {
+                let cause = format!(
+                    "an edge from ({}, {}) is bent by {bent:.0} m in degrees: put vertices in between, or leave geometry.store_crs and \
+                     h3.cover out",
+                    start[0], start[1]
+                );
+                return Err(Moved::Changed(RejectReason::OutsideReference { cause }));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Why a geometry could not be moved.
 enum Moved {
+    Changed(RejectReason),
     Outside(hexfloe_crs::Error),
     Problem(hexfloe_geometry::Problem),
 }

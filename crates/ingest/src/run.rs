@@ -291,7 +291,8 @@ impl Ingest {
         // The id is a function of the input alone, and what a table declares is not input: with the types of the table, a
         // batch would have another id before the table is made, or a column of it widened, than after.
         let by_itself = ScanOptions { declared: declared(None, &additions)?, ..scan_options.clone() };
-        let batch_id = self.identify(job, &replacement, &mut identity, &by_itself)?;
+        let systems = spatial::systems(&additions);
+        let batch_id = self.identify(job, &replacement, &mut identity, (&by_itself, &systems))?;
         let on_changed_input = match job.batch.on_changed_input() {
             job::OnChangedInput::Refuse => OnChangedInput::Refuse,
             job::OnChangedInput::Replace => OnChangedInput::Replace,
@@ -484,7 +485,7 @@ impl Ingest {
         job: &Job,
         replacement: &Replacement,
         identity: &mut Identity<'_>,
-        scan_options: &ScanOptions,
+        (scan_options, systems): (&ScanOptions, &str),
     ) -> Result<BatchId, Error> {
         let name = &job.source.name;
         match (job.batch.granularity, &job.batch.partition, job.batch.offsets) {
@@ -513,6 +514,8 @@ impl Ingest {
                 self.progress.enter(Phase::Identifying, identity.source.total_bytes());
                 let digest = tokio::task::block_in_place(|| self.content_digest(identity.source, scan_options))?;
                 identity.digest = Some(digest);
+                // The same numbers in another reference system are other places.
+                let digest = if systems.is_empty() { digest } else { Sha256Hex::of(format!("{digest}\n{systems}")) };
                 Ok(BatchId::content(name, &digest))
             }
         }
@@ -671,24 +674,47 @@ fn refuse_other_cells(
         derivation.is_some_and(|derivation| derivation.column == *column)
             || records.contains_key(&format!("{}{column}", names::DERIVATION_PREFIX))
     };
-    match recorded.into_iter().find(|column| !is_made(column)) {
+    let unmade = recorded.into_iter().find(|column| !is_made(column)).map(|column| (column, names::DERIVATION_PREFIX));
+    // So are the geometries, or rows that have one would be without.
+    let kept = metadata.properties().keys().filter_map(|name| name.strip_prefix(names::CRS_PREFIX));
+    let mut kept: Vec<&str> = kept
+        .filter(|column| metadata.current_schema().field_by_name(column).is_some())
+        .filter(|column| !records.contains_key(&format!("{}{column}", names::CRS_PREFIX)))
+        .collect();
+    kept.sort_unstable();
+    match unmade.or(kept.first().map(|column| (*column, names::CRS_PREFIX))) {
         None => Ok(()),
-        Some(column) if is_repaired(metadata, column) => Err(Error::Mismatch(format!(
-            "table {}: the geometries of its column `{column}` are repaired, and this job does not repair them: set geometry.repair = \
-             \"close-rings\", or write to another table",
-            table.identifier()
-        ))),
-        Some(column) => Err(Error::Mismatch(format!(
-            "table {}: its column `{column}` holds derived cells, and this job does not derive them: add [h3] with column = \
-             \"{column}\", or write to another table",
-            table.identifier()
-        ))),
+        Some((column, prefix)) => {
+            let record = metadata.properties().get(&format!("{prefix}{column}")).map_or("", String::as_str);
+            Err(Error::Mismatch(format!(
+                "table {}: its column `{column}` {}, or write to another table",
+                table.identifier(),
+                what_is_missing(column, prefix, record)
+            )))
+        }
     }
 }
 
-fn is_repaired(metadata: &TableMetadata, column: &str) -> bool {
-    let record = metadata.properties().get(&format!("{}{column}", names::DERIVATION_PREFIX));
-    record.is_some_and(|record| record.contains("\"repair\""))
+/// What a recorded column holds, and what makes a job give it that too.
+fn what_is_missing(column: &str, prefix: &str, record: &str) -> String {
+    if prefix == names::CRS_PREFIX {
+        return format!(
+            "holds geometries, and this job keeps none there: set geometry.store = \"wkb\" (geometry.store_column = {column:?})"
+        );
+    }
+    if record.contains("\"repair\"") {
+        return "holds repaired geometries, and this job does not repair them: set geometry.repair = \"close-rings\""
+            .to_owned();
+    }
+    if record.contains("\"bounding-box-") {
+        return format!(
+            "holds the boxes of geometries, and this job does not make them: set geometry.bbox = {column:?}"
+        );
+    }
+    if record.contains("\"cover-") {
+        return format!("holds covers, and this job does not derive them: set h3.cover with column = {column:?}");
+    }
+    format!("holds derived cells, and this job does not derive them: add [h3] with column = {column:?}")
 }
 
 /// A new table for the job.

@@ -53,6 +53,13 @@ impl Additions {
         geometries.chain(covers).chain(cells).chain([batch_id]).collect()
     }
 
+    /// A name that two of the columns have, but for their case.
+    pub(crate) fn twice(&self) -> Option<String> {
+        let mut names: Vec<String> = self.made().iter().map(|field| field.name().to_lowercase()).collect();
+        names.sort_unstable();
+        names.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0].clone())
+    }
+
     /// A column of geometries is read for what is made of it.
     fn takes(&self, column: &str) -> bool {
         let other =
@@ -151,6 +158,13 @@ impl Shape {
             let name = field.name();
             let slice = additions.slice.as_ref().and_then(|slice| slice.column(name));
             let needed_by = required_columns.iter().find(|required| required.column == *name);
+            if let Some(Required { setting: setting @ "quality.not_null", .. }) = needed_by
+                && made.iter().any(|made| made.name() == name)
+            {
+                return Err(Error::Mismatch(format!(
+                    "{setting}: the column `{name}` is made by the job; quality.no_geometry = \"reject\" keeps out the rows without a position"
+                )));
+            }
             let (origin, data_type) = if let Some(index) = made.iter().position(|made| made.name() == name) {
                 let made = made[index].data_type();
                 if slice.is_some() {

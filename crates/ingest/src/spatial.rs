@@ -43,8 +43,9 @@ pub(crate) fn additions(
     if positions.is_some() && !stated.is_empty() && job.source.select.is_some() && names_no_column(&geometry) {
         return Err(Error::Job("geometry.column is needed with source.select".to_owned()));
     }
+    let points_only = matches!(&positions, Some(Positions::Geometry(input)) if input.points_only);
     let rule = match &positions {
-        Some(Positions::Geometry(_)) => GeometryRule::Representative,
+        Some(Positions::Geometry(_)) if !points_only => GeometryRule::Representative,
         _ => GeometryRule::Point,
     };
     let cells = job
@@ -53,12 +54,20 @@ pub(crate) fn additions(
         .map(|h3| CellDerivation::new(h3.column.clone(), h3.resolution, h3.cell_type, h3.parents.clone(), rule));
     let cells = cells.transpose()?;
     let takes_nulls = |cells: &CellDerivation| column_takes_nulls(table, cells.column());
-    let keeps = job.quality.no_geometry == NoGeometry::Keep && cells.as_ref().is_none_or(takes_nulls);
+    let keeps = job.quality.no_geometry == NoGeometry::Keep && !points_only && cells.as_ref().is_none_or(takes_nulls);
     let position_required = !keeps && matches!(positions, Some(Positions::Geometry(_)));
     let cells = if position_required { cells.map(CellDerivation::required) } else { cells };
     let cover = job.h3.as_ref().and_then(|h3| h3.cover.as_ref()).map(cover).transpose()?;
     let geometries = stored(job, &geometry, &stated, positions.as_ref(), &limits)?;
-    Ok(Additions { positions, cells, cover, geometries, position_required, slice: replacement.slice().cloned() })
+    let additions =
+        Additions { positions, cells, cover, geometries, position_required, slice: replacement.slice().cloned() };
+    match additions.twice() {
+        None => Ok(additions),
+        Some(name) => Err(Error::Job(format!(
+            "the job makes two columns of the name `{name}`: name one of them otherwise (geometry.store_column, geometry.bbox, h3.column, \
+             h3.cover.column)"
+        ))),
+    }
 }
 
 fn names_no_column(geometry: &GeometrySettings) -> bool {
@@ -107,15 +116,16 @@ fn positions(
                 None => stated.first(),
             };
             let Some(column) = named.or(of_file.map(|stated| stated.column.as_str())) else { return Ok(None) };
-            let crs = reference(column, given, of_file)?;
+            let crs = match job.source.select {
+                None => reference(column, given, of_file)?,
+                Some(_) => reference_of_result(column, given, stated)?,
+            };
             let needed = job.h3.is_some() || geometry.store_crs.is_some();
             let system = needed.then(|| LonLatTransform::from(&crs).map(Arc::new)).transpose()?;
             let encoding = of_file.map_or(Ok(GeometryEncoding::Wkb), encoding)?;
-            if cells_of_points_only(job, table) && encoding == GeometryEncoding::Wkb && crs.is_lon_lat() {
-                return Ok(Some(Positions::Points(PointColumns::Geometry { column: column.to_owned() })));
-            }
-            let input =
-                GeometryInput { column: column.to_owned(), encoding, crs: Some(crs), limits: *limits, repair, system };
+            let points_only = cells_of_points_only(job, table);
+            let (column, limits, crs) = (column.to_owned(), *limits, Some(crs));
+            let input = GeometryInput { column, encoding, crs, limits, repair, points_only, system };
             Ok(Some(Positions::Geometry(input)))
         }
         _ => Err(Error::Job("geometry: give either `lat` and `lon`, or `x` and `y`, or `column`".to_owned())),
@@ -157,6 +167,25 @@ fn reference(column: &str, given: Option<Crs>, of_file: Option<&GeometryColumn>)
                  it is with geometry.crs (or --crs), for example \"OGC:CRS84\" for longitude and latitude, or \"EPSG:27700\""
             ))
         }),
+    }
+}
+
+/// The system of a geometry column in the result of a `select`: which column of the file it was cannot be told.
+fn reference_of_result(column: &str, given: Option<Crs>, stated: &[GeometryColumn]) -> Result<Crs, Error> {
+    let mut known: Vec<Crs> = stated.iter().filter_map(|stated| stated.crs.known()).collect();
+    known.dedup_by(|one, other| one.is_same(other));
+    match (known.as_slice(), given) {
+        ([], given) => reference(column, given, None),
+        ([only], None) => Ok(only.clone()),
+        (known, Some(given)) if known.iter().any(|known| known.is_same(&given)) => Ok(given),
+        (known, given) => {
+            let listed: Vec<String> = known.iter().map(ToString::to_string).collect();
+            let says = given.map_or_else(|| "does not say which".to_owned(), |given| format!("says {given}"));
+            Err(Error::Mismatch(format!(
+                "the geometry column `{column}` of the select comes from a file whose geometries are in {}, and geometry.crs {says}",
+                listed.join(" and in ")
+            )))
+        }
     }
 }
 
@@ -215,6 +244,7 @@ fn stored(
                 crs: crs.clone(),
                 limits,
                 repair: None,
+                points_only: false,
                 system: None,
             };
             stored.push(StoredGeometry { name: column, from: Origin::Other(input), crs, bbox: None });
@@ -239,6 +269,12 @@ pub(crate) fn records(additions: &Additions, repair: Option<GeometryRepair>) -> 
         let record = system.record();
         records.insert(format!("{}{}", names::TRANSFORMATION_PREFIX, record.from), record.to_json());
     }
+    for stored in &additions.geometries {
+        if let Some(bbox) = &stored.bbox {
+            let record = serde_json::json!({ "rule": "bounding-box-1", "of": stored.name });
+            records.insert(format!("{}{bbox}", names::DERIVATION_PREFIX), record.to_string());
+        }
+    }
     if let Some(cover) = &additions.cover {
         records.insert(format!("{}{}", names::DERIVATION_PREFIX, cover.column()), cover.record());
     }
@@ -248,4 +284,23 @@ pub(crate) fn records(additions: &Additions, repair: Option<GeometryRepair>) -> 
             .insert(format!("{}{}", names::DERIVATION_PREFIX, stored.name), r#"{"repair":"close-rings-1"}"#.to_owned());
     }
     records
+}
+
+/// What the coordinates of the rows mean, where that is not longitude and latitude: the same numbers in another system are other rows.
+pub(crate) fn systems(additions: &Additions) -> String {
+    let (primary, mut systems) = match &additions.positions {
+        Some(Positions::Geometry(input)) => (Some(input), String::new()),
+        Some(Positions::Projected { x, y, system }) => (None, format!("{x},{y}\t{}\n", system.record().from)),
+        Some(Positions::Points(_)) | None => (None, String::new()),
+    };
+    let others = additions.geometries.iter().filter_map(|stored| match &stored.from {
+        Origin::Other(input) => Some(input),
+        _ => None,
+    });
+    for GeometryInput { column, crs, .. } in primary.into_iter().chain(others) {
+        if let Some(crs) = crs.as_ref().filter(|crs| !crs.is_lon_lat()) {
+            systems += &format!("{column}\t{}\n", crs.key());
+        }
+    }
+    systems
 }

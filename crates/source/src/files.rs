@@ -106,6 +106,11 @@ impl InputFile {
         &self.path
     }
 
+    /// A file by itself, under the name that its path gives it.
+    pub(crate) fn at(path: &Path) -> Result<Self, Error> {
+        inspect(&path.display().to_string(), path, Path::new(""))
+    }
+
     pub(crate) fn name(&self) -> &Arc<str> {
         &self.name
     }

@@ -29,7 +29,7 @@ use hexfloe_geometry::{Dimensions, GeometryType, Limits, WkbWriter};
 
 use crate::error::{Error, one_line};
 use crate::files::{InputFile, Sequential};
-use crate::geo::{GeometryColumn, StatedCrs};
+use crate::geo::{self, GeometryColumn, StatedCrs};
 use crate::geopackage::instant;
 use crate::layers::{Cells, LARGEST_BATCH, Layer, LayerOptions, Rows, Value, unique};
 use crate::scan::Rejects;
@@ -454,7 +454,7 @@ fn stated_crs(crs: &flatgeobuf::Crs<'_>) -> Result<StatedCrs, String> {
     if let Some(code) = &code
         && authority.is_none_or(|org| org.eq_ignore_ascii_case("EPSG"))
     {
-        return Ok(StatedCrs::Stated(Crs::of_code("EPSG", code)));
+        return geo::by_code("EPSG", code, crs.wkt()).map(StatedCrs::Stated);
     }
     if let Some(wkt) = crs.wkt().filter(|wkt| !wkt.trim().is_empty()) {
         let crs = Crs::from_wkt(wkt)

@@ -68,6 +68,17 @@ impl fmt::Display for StatedCrs {
     }
 }
 
+/// A system by its code, where the file has a definition too. What of that cannot be read says nothing against the code.
+pub(crate) fn by_code(authority: &str, code: &str, definition: Option<&str>) -> Result<Crs, String> {
+    let crs = Crs::of_code(authority, code);
+    match definition.map(Crs::from_wkt) {
+        Some(Ok(defined)) if defined.id().is_some() && !defined.is_same(&crs) => Err(format!(
+            "says that its reference system is {crs}, and defines it as {defined}: only one of them can be right"
+        )),
+        _ => Ok(crs),
+    }
+}
+
 /// The geometry columns that all files agree on, the primary one first.
 pub(crate) fn agreed(
     files: &[InputFile],

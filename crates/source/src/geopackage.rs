@@ -29,7 +29,7 @@ use tempfile::TempDir;
 
 use crate::error::{Error, one_line};
 use crate::files::{CHUNK, InputFile, Sequential};
-use crate::geo::{GeometryColumn, StatedCrs};
+use crate::geo::{self, GeometryColumn, StatedCrs};
 use crate::layers::{Cells, LARGEST_BATCH, Layer, LayerOptions, Rows, Value, private_folder};
 use crate::scan::Rejects;
 use crate::{names, text, types};
@@ -596,10 +596,13 @@ impl Database {
         })?;
         let found = systems.into_iter().find(|(id, ..)| *id == srs_id);
         let Some((_, organization, code, definitions)) = found else { return Ok(StatedCrs::Missing) };
+        let defined = |text: &String| !text.trim().is_empty() && !text.trim().eq_ignore_ascii_case("undefined");
         if organization.eq_ignore_ascii_case("EPSG") && code > 0 {
+            for definition in definitions.iter().flatten().filter(|text| defined(text)) {
+                geo::by_code("EPSG", &code.to_string(), Some(definition)).map_err(|problem| self.refuse(problem))?;
+            }
             return Ok(StatedCrs::Stated(Crs::of_code("EPSG", &code.to_string())));
         }
-        let defined = |text: &String| !text.trim().is_empty() && !text.trim().eq_ignore_ascii_case("undefined");
         match definitions.into_iter().flatten().find(defined) {
             Some(definition) => {
                 let crs = Crs::from_wkt(&definition).map_err(|error| {

@@ -5,10 +5,11 @@ use std::sync::{Arc, OnceLock};
 
 use hexfloe_batch::FileFact;
 
+use crate::content::Content;
 use crate::csv::CsvReader;
 use crate::declared::{self, Declared};
 use crate::error::Error;
-use crate::files::{self, InputFile};
+use crate::files::{self, InputFile, Sequential};
 use crate::flatgeobuf;
 use crate::geo::{self, GeometryColumn};
 use crate::geojson::{GeojsonReader, Layout, Survey};
@@ -19,7 +20,7 @@ use crate::parallel;
 use crate::remote::{self, Remotes};
 use crate::row_groups::ParquetFiles;
 use crate::scan::{Scan, ScanOptions};
-use crate::settings::{Dialect, Format, SourceSettings};
+use crate::settings::{Dialect, Format, InputLimits, SourceSettings};
 use crate::shapefile;
 
 /// How many files are hashed at once: more threads than this wait for the disk.
@@ -56,6 +57,22 @@ impl Source {
     /// As for [`Source::open`]; if a server or the network fails, or an object changes while it is copied.
     pub fn open_with(settings: SourceSettings, base: &Path, remotes: &Remotes) -> Result<Self, Error> {
         Self::open_from(settings, base, Some(remotes))
+    }
+
+    /// The first bytes of a local file, at most so many; of a compressed one, those of its text.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read, or is compressed in a way that is not read.
+    pub fn head(path: &Path, most: usize) -> Result<Vec<u8>, Error> {
+        let input = InputFile::at(path)?;
+        let mut head = vec![0; most];
+        let mut length = Sequential::new(&input)?.read(&mut head)?;
+        if head.starts_with(&[0x1f, 0x8b]) || head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+            length = Content::open(&input, &InputLimits::default())?.read(&mut head)?;
+        }
+        head.truncate(length);
+        Ok(head)
     }
 
     /// The paths of the files that [`Source::open_with`] would open, in their order. Nothing is copied.
