@@ -15,7 +15,7 @@ use hexfloe_source::{Remotes, Scan, ScanOptions, Source, SourceSettings};
 use hexfloe_store::Store;
 use iceberg::TableIdent;
 use iceberg::arrow::{arrow_schema_to_schema_auto_assign_ids, schema_to_arrow_schema};
-use iceberg::spec::{DataFile, Schema, TableMetadata};
+use iceberg::spec::{DataFile, Schema};
 use iceberg::table::Table;
 use tokio::runtime::RuntimeFlavor;
 
