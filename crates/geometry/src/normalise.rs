@@ -113,9 +113,6 @@ fn geometry(
         }
         GeometryType::LineString => {
             let count = input.count(little_endian, width * 8, "coordinates")?;
-            if count == 1 {
-                return Err(Problem::Unreadable("a line has one point, and needs two".to_owned()));
-            }
             output.count(count);
             output.coordinates(input.numbers(count, width)?, little_endian, width)
         }
