@@ -102,13 +102,12 @@ fn other_readers_see_geometry_and_its_reference_system(#[case] format: &str, #[c
 }
 
 #[test]
-fn duckdb_leaves_out_what_the_boxes_rule_out() {
+fn boxes_have_bounds_in_the_manifest_and_duckdb_filters_by_them() {
     let lake = Lake::new();
     let parcels = data("parcels.gpkg").display().to_string();
     let more = "bbox = \"bbox\"\n---[batch]\ngranularity = \"files\"\n\
-                [table]\nname = \"ns.t\"\nproperties = { \"write.parquet.row-group-size-bytes\" = \"1048576\" }\n\
-                sort = [\"reference\"]\n";
-    lake.write("job.toml", job("geopackage", &parcels, more).replace("sort = [\"reference\"]\n", ""));
+                [table]\nname = \"ns.t\"\nproperties = { \"write.parquet.row-group-size-bytes\" = \"1048576\" }\n";
+    lake.write("job.toml", job("geopackage", &parcels, more));
     lake.ingest(&["job.toml"]).committed();
     let live = lake.files("ns.t");
     assert!(live[0]["lower"]["bbox.xmin"].is_number() && live[0]["upper"]["bbox.ymax"].is_number(), "{:#}", live[0]);
