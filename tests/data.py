@@ -3,7 +3,8 @@
 python tests/data.py FOLDER [NAME...]
 
 points_1m.parquet    a million seeded observations around real places, over thirty days
-points_10m.parquet   ten million of them
+points_10m.parquet   ten million of them; points_40m.parquet are forty; points_shuffled.parquet are the ten in no order
+points.csv           the first million of the ten as CSV; points.geoparquet, as points in well-known binary
 kinds.parquet        every column type, nested ones too, with nulls, negatives and instants before 1970
 spread.parquet       values that sort partition transforms out: years apart, before 1970, long and short strings
 places.geoparquet    points as WKB with GeoParquet metadata
@@ -55,6 +56,32 @@ def points(path, rows, seed):
             "value": np.round(rng.gamma(2.0, 15.0, rows), 3),
         }
     )
+    pq.write_table(table, path, compression="zstd", row_group_size=131_072)
+
+
+def shuffled(path, of):
+    """The same rows in an order that is no order."""
+    table = pq.read_table(of)
+    order = np.random.default_rng(7).permutation(len(table))
+    pq.write_table(table.take(pa.array(order)).combine_chunks(), path, compression="zstd", row_group_size=131_072)
+
+
+def as_csv(path, of, rows=1_000_000):
+    import pyarrow.csv as pc
+
+    pc.write_csv(pq.read_table(of).slice(0, rows), path, pc.WriteOptions(quoting_style="needed"))
+
+
+def as_geoparquet(path, of, rows=1_000_000):
+    """Points in well-known binary instead of two columns."""
+    table = pq.read_table(of).slice(0, rows).combine_chunks()
+    wkb = np.zeros(rows, dtype=np.dtype([("head", "V5"), ("x", "<f8"), ("y", "<f8")]))
+    wkb["head"] = np.void(b"\x01\x01\x00\x00\x00")
+    wkb["x"], wkb["y"] = table["lon"].to_numpy(), table["lat"].to_numpy()
+    points = pa.FixedSizeBinaryArray.from_buffers(pa.binary(21), rows, [None, pa.py_buffer(wkb.tobytes())]).cast(pa.binary())
+    table = table.drop(["lat", "lon"]).append_column("geometry", points)
+    geo = {"version": "1.1.0", "primary_column": "geometry", "columns": {"geometry": {"encoding": "WKB", "geometry_types": ["Point"]}}}
+    table = table.replace_schema_metadata({"geo": json.dumps(geo)})
     pq.write_table(table, path, compression="zstd", row_group_size=131_072)
 
 
@@ -245,9 +272,16 @@ def world(path, size):
         file.write(b'],"type":"FeatureCollection"}')
 
 
+# What only benchmarks and tests that are asked for read.
+LARGE = {"points_10m.parquet", "points_40m.parquet", "points_shuffled.parquet", "points.csv", "points.geoparquet", "world.geojson"}
+
 MAKERS = {
     "points_1m.parquet": lambda path: points(path, 1_000_000, 1),
     "points_10m.parquet": lambda path: points(path, 10_000_000, 2),
+    "points_40m.parquet": lambda path: points(path, 40_000_000, 4),
+    "points_shuffled.parquet": lambda path: shuffled(path, _beside(path, "points_10m.parquet")),
+    "points.csv": lambda path: as_csv(path, _beside(path, "points_10m.parquet")),
+    "points.geoparquet": lambda path: as_geoparquet(path, _beside(path, "points_10m.parquet")),
     "kinds.parquet": kinds,
     "spread.parquet": spread,
     "few.parquet": few,
@@ -256,6 +290,11 @@ MAKERS = {
     "world.geojson": lambda path: world(path, 1 << 30),
     "small_world.geojson": lambda path: world(path, 64 << 20),
 }
+
+
+def _beside(path, name):
+    """Another of these files, which a file is made from."""
+    return make(os.path.dirname(os.path.dirname(path)), name)
 
 
 def make(folder, name):
@@ -274,5 +313,5 @@ def make(folder, name):
 
 
 if __name__ == "__main__":
-    for wanted in sys.argv[2:] or [name for name in MAKERS if name not in ("points_10m.parquet", "world.geojson")]:
+    for wanted in sys.argv[2:] or [name for name in MAKERS if name not in LARGE]:
         print(make(sys.argv[1], wanted))

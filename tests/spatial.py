@@ -177,25 +177,33 @@ def seen_as_geometry(lake, table, geometry="geometry", bbox=None):
     return seen
 
 
-def rows_scanned(lake, table, where):
-    """How many rows DuckDB finds in the data files, and how many it has to read for that."""
+def bytes_read(lake, table, wheres):
+    """For each condition, how many rows DuckDB finds in the data files, and how many bytes it reads for their geometries.
+
+    The bytes are those that the kernel counts for this process, so Linux only.
+    """
     import duckdb
+    import pyarrow.parquet as pq
 
     main = sys.modules["__main__"]
     paths = [file["path"].removeprefix("file://") for file in main.files(lake, table)]
-    connection = duckdb.connect()
-    main._load_extensions(connection, "spatial")
     listed = ", ".join(f"'{path}'" for path in paths)
-    found = connection.execute(f"SELECT count(*) FROM read_parquet([{listed}]) WHERE {where}").fetchone()[0]
-    import pyarrow.parquet as pq
 
-    groups = [
-        pq.ParquetFile(path).metadata.row_group(i) for path in paths for i in range(pq.ParquetFile(path).metadata.num_row_groups)
-    ]
-    plan = connection.execute(
-        f"EXPLAIN (ANALYZE, FORMAT JSON) SELECT count(*) FROM read_parquet([{listed}]) WHERE {where}"
-    ).fetchone()[1]
-    return {"found": found, "plan": plan, "groups": len(groups), "rows": sum(group.num_rows for group in groups)}
+    def read_so_far():
+        with open("/proc/self/io", encoding="ascii") as counts:
+            return int(dict(line.split(": ") for line in counts)["rchar"])
+
+    def ask(where):
+        connection = duckdb.connect()
+        main._load_extensions(connection, "spatial")
+        before = read_so_far()
+        found, _ = connection.execute(
+            f"SELECT count(*), sum(octet_length(ST_AsWKB(geometry))) FROM read_parquet([{listed}]) WHERE {where}"
+        ).fetchone()
+        return {"found": found, "bytes": read_so_far() - before}
+
+    groups = sum(pq.ParquetFile(path).metadata.num_row_groups for path in paths)
+    return {"groups": groups, "answers": [ask(where) for where in wheres]}
 
 
 def do_unpack_again(folder):

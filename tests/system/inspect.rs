@@ -1,5 +1,8 @@
 //! `hexfloe inspect`: what it says of odd files, and the job that it writes.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+
 use hexfloe_tests::{Exit, Lake, Value, example, json, judge};
 use rstest::rstest;
 
@@ -84,4 +87,84 @@ fn the_json_of_an_inspection_is_version_1() {
     assert_eq!(layer["geometry"]["column"], "lon, lat");
     let cell: &Value = &layer["samples"][0]["cell"];
     assert_eq!(cell, "891e15b6d77ffff", "{layer:#}");
+}
+
+#[test]
+fn a_layer_is_chosen_for_the_job() {
+    let lake = Lake::new();
+    let file = odd(&lake, "two_layers");
+    let which = lake.hexfloe(&["inspect", &file, "--job"]).ends(Exit::Usage);
+    assert!(which.stderr.contains("--layer"), "{}", which.stderr);
+    let run = lake.hexfloe(&["inspect", &file, "--layer", "lines", "--job"]).ends(Exit::Done);
+    assert!(!run.stdout.contains("layer stops"), "{}", run.stdout);
+    let report = lake.ingest(&["job.toml"]).committed();
+    assert_eq!((&report["rows"], &report["table"]), (&json!(1), &json!("landing.two_layers_lines")));
+    let none = lake.hexfloe(&["inspect", &file, "--layer", "rivers"]).ends(Exit::Input);
+    assert!(none.stdout.contains("rivers") && none.stdout.contains("stops"), "{}", none.stdout);
+}
+
+#[test]
+fn what_the_file_has_already_is_made_under_another_name() {
+    let lake = Lake::new();
+    let feature = r#"{"type":"Feature","properties":{"Geometry":"square","h3_cell":7},"geometry":{"type":"Point","coordinates":[16.5,48.25]}}"#;
+    lake.write("odd.geojson", feature);
+    lake.hexfloe(&["inspect", "odd.geojson", "--job"]).ends(Exit::Done);
+    lake.ingest(&["job.toml"]).committed();
+    let columns = lake.columns("landing.odd");
+    for name in ["Geometry", "h3_cell", "geometry_2", "h3_cell_2"] {
+        assert!(columns.to_string().contains(&format!("\"{name}\"")), "{columns}");
+    }
+    lake.write("taken.geojson", feature.replace("h3_cell", "ingest_batch_id"));
+    let run = lake.hexfloe(&["inspect", "taken.geojson"]).ends(Exit::Done);
+    assert!(run.stdout.contains("`ingest_batch_id`, which in the table"), "{}", run.stdout);
+}
+
+#[test]
+fn files_of_other_letters_get_tables_of_their_own() {
+    let lake = Lake::new();
+    let table = |file: &str| -> String {
+        lake.write(file, "id,lat,lon\n1,48.25,16.5\n");
+        let inspection = lake.hexfloe(&["inspect", file, "--json"]).ends(Exit::Done).report();
+        let job = inspection["layers"][0]["job"].as_str().unwrap().to_owned();
+        job.lines().find_map(|line| line.strip_prefix("name = \"landing.")).unwrap().to_owned()
+    };
+    let tables = ["Улицы.csv", "通り.csv", "дороги.csv"].map(table);
+    assert!(tables[0] != tables[1] && tables[0] != tables[2] && tables[1] != tables[2], "{tables:?}");
+    assert_eq!(table("Vienna streets.csv"), "vienna_streets\"");
+}
+
+#[test]
+fn a_system_that_is_given_holds_for_columns_of_any_name() {
+    let lake = Lake::with_points("id,lat,lon\n1,180000,530000\n");
+    let run = lake.hexfloe(&["inspect", "points.csv", "--crs", "EPSG:27700", "--job", "grid.toml"]).ends(Exit::Done);
+    assert!(run.stdout.contains("89195da49a7ffff"), "{}", run.stdout);
+    assert_eq!(lake.ingest(&["grid.toml"]).committed()["rows"], 1);
+}
+
+#[test]
+fn a_file_behind_a_url_is_looked_at_and_its_job_lands_it() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/points.csv", server.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in server.incoming() {
+            let mut stream = stream.unwrap();
+            let mut request = BufReader::new(stream.try_clone().unwrap());
+            let mut line = String::new();
+            while request.read_line(&mut line).unwrap() > 2 {
+                line.clear();
+            }
+            let body = "id,lat,lon\n1,48.25,16.5\n";
+            let head =
+                "HTTP/1.1 200 OK\r\nlast-modified: Mon, 30 Nov 2026 00:00:00 GMT\r\netag: \"1\"\r\nconnection: close";
+            write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
+        }
+    });
+    let lake = Lake::new();
+    let run = lake.hexfloe(&["inspect", &url, "--job", "jobs/points.toml"]);
+    assert!(run.stderr.contains("cannot write jobs/points.toml"), "{}", run.stderr);
+    let run = lake.hexfloe(&["inspect", &url, "--job"]).ends(Exit::Done);
+    assert!(run.stdout.contains("csv, 1 row") && run.stdout.contains(&url), "{}", run.stdout);
+    assert_eq!(lake.ingest(&["job.toml"]).committed()["rows"], 1);
+    let gone = lake.hexfloe(&["inspect", "http://127.0.0.1:1/gone.csv"]).ends(Exit::Input);
+    assert!(gone.stdout.contains("http://127.0.0.1:1/gone.csv"), "{}", gone.stdout);
 }

@@ -102,7 +102,7 @@ fn other_readers_see_geometry_and_its_reference_system(#[case] format: &str, #[c
 }
 
 #[test]
-fn boxes_have_bounds_in_the_manifest_and_duckdb_filters_by_them() {
+fn boxes_have_bounds_in_the_manifest_and_duckdb_reads_less_by_them() {
     let lake = Lake::new();
     let parcels = data("parcels.gpkg").display().to_string();
     let more = "bbox = \"bbox\"\n---[batch]\ngranularity = \"files\"\n\
@@ -112,11 +112,18 @@ fn boxes_have_bounds_in_the_manifest_and_duckdb_filters_by_them() {
     let live = lake.files("ns.t");
     assert!(live[0]["lower"]["bbox.xmin"].is_number() && live[0]["upper"]["bbox.ymax"].is_number(), "{:#}", live[0]);
     assert!(live[0]["lower"].get("geometry").is_none(), "{:#}", live[0]);
-    let scanned =
-        lake.ask("rows_scanned", json!({ "table": "ns.t", "where": "bbox.xmin > 509000 AND bbox.ymin > 317000" }));
-    assert!(scanned["groups"].as_u64().unwrap() > 3, "{scanned}");
-    let none = lake.ask("rows_scanned", json!({ "table": "ns.t", "where": "bbox.xmin > 600000" }));
-    assert_eq!(none["found"], 0);
+    let wheres = ["true", "bbox.xmax < 482000", "bbox.xmin > 600000"];
+    let asked = lake.ask("bytes_read", json!({ "table": "ns.t", "wheres": wheres }));
+    assert!(asked["groups"].as_u64().unwrap() > 3, "{asked}");
+    let [all, west, nowhere] = [0, 1, 2].map(|which| {
+        let answer = &asked["answers"][which];
+        (answer["found"].as_u64().unwrap(), answer["bytes"].as_u64().unwrap())
+    });
+    assert_eq!((all.0, nowhere.0), (21_253, 0), "{asked}");
+    assert!(west.0 > 0 && west.0 < 21_253 / 4, "{asked}");
+    assert!(west.1 < all.1 / 2, "{asked}");
+    // Not one geometry is read where no row group has any.
+    assert!(nowhere.1 < all.1 / 20, "{asked}");
 }
 
 #[test]
@@ -222,6 +229,42 @@ fn rings_are_closed_on_request_and_that_is_recorded() {
     assert!(without.stderr.contains("geometry.repair"), "{}", without.stderr);
     let seen = lake.ask("seen_as_geometry", json!({ "table": "ns.t" }));
     assert_eq!(seen[0]["geopandas"]["bounds"], json!([16.0, 48.0, 17.0, 49.0]));
+}
+
+#[test]
+fn a_table_of_geometries_as_they_came_gets_no_repaired_ones() {
+    let lake = Lake::new();
+    let point = r#"{"type":"Feature","properties":{"id":1},"geometry":{"type":"Point","coordinates":[1,2]}}"#;
+    lake.write("a.geojson", point);
+    lake.write("b.geojson", point.replace(":1}", ":2}"));
+    lake.write("job.toml", job("geojson", "a.geojson", BATCH));
+    lake.ingest(&["job.toml"]).committed();
+    let next = ["job.toml", "--set", "source.paths=[\"b.geojson\"]"];
+    let refused = lake.ingest(&[&next[..], &["--set", "geometry.repair=close-rings"]].concat()).ends(Exit::Usage);
+    assert!(refused.stderr.contains("remove geometry.repair"), "{}", refused.stderr);
+    lake.ingest(&next).committed();
+}
+
+/// Whoever corrects the system of a job and runs it again wants other cells, not "skipped".
+#[rstest]
+#[case::cells_of_geometries("column = \"geom\"\n", "id,geom\n1,POINT (530000 180000)\n")]
+#[case::cells_of_two_columns("x = \"x\"\ny = \"y\"\n", "id,x,y\n1,530000,180000\n")]
+fn the_same_file_in_another_system_is_a_changed_batch(#[case] geometry: &str, #[case] rows: &str) {
+    let lake = Lake::new();
+    lake.write("a.csv", rows);
+    let job = format!(
+        "[source]\nname = \"s\"\nformat = \"csv\"\npaths = [\"a.csv\"]\n[geometry]\n{geometry}crs = \"EPSG:32633\"\n\
+         [h3]\nresolution = 7\n{BATCH}"
+    );
+    lake.write("job.toml", job);
+    lake.ingest(&["job.toml"]).committed();
+    lake.ingest(&["job.toml"]).skipped();
+    let corrected = ["job.toml", "--set", "geometry.crs=EPSG:27700"];
+    let refused = lake.ingest(&corrected).ends(Exit::Input);
+    assert!(refused.stderr.contains("batch.on_changed_input"), "{}", refused.stderr);
+    lake.ingest(&[&corrected[..], &["--set", "batch.on_changed_input=replace"]].concat()).committed();
+    let rows = lake.ask("rows", json!({ "table": "ns.t", "columns": ["h3_cell"] }));
+    assert_eq!(rows, json!([{ "h3_cell": 0x0871_95da_49ff_ffff_u64 }]));
 }
 
 #[test]

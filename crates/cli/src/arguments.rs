@@ -219,12 +219,15 @@ pub(crate) struct Age(pub(crate) Duration);
 
 #[derive(Debug, Args)]
 pub(crate) struct LookArguments {
-    /// Files, each by itself; or folders of shapefiles
+    /// Files or URLs, each by itself; or folders of shapefiles
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<String>,
     /// The coordinate reference system of the geometries, where the files do not say: EPSG:27700
     #[arg(long, value_name = "CRS")]
     pub(crate) crs: Option<String>,
+    /// The layer, of files that have several [default: all]
+    #[arg(long, value_name = "LAYER")]
+    pub(crate) layer: Option<String>,
     /// Write the job that would ingest the file [default file: job.toml]
     #[arg(long, value_name = "JOB", num_args = 0..=1, default_missing_value = "job.toml")]
     pub(crate) job: Option<PathBuf>,

@@ -1,10 +1,14 @@
 //! `hexfloe inspect`: what files are, and the job that would ingest them.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use hexfloe_ingest::{Inspection, Layer};
+use hexfloe_ingest::{InspectOptions, Inspection, Layer};
+use hexfloe_source::Remotes;
+use hexfloe_store::Store;
+use tokio::runtime::Handle;
 
 use crate::arguments::LookArguments;
 use crate::display::{self, counted};
@@ -12,7 +16,16 @@ use crate::exit::Failure;
 
 pub(crate) fn look(arguments: &LookArguments) -> Result<(), Failure> {
     let base = std::env::current_dir().map_err(|error| Failure::unexpected("find the current folder", error))?;
-    let inspection = hexfloe_ingest::inspect(&arguments.files, arguments.crs.as_deref(), &base);
+    let store = Store::local().with_remote(BTreeMap::new(), None);
+    let store = store.map_err(|error| Failure::unexpected("look for stores across the network", error))?;
+    let remotes = Remotes::new(store, Handle::current());
+    let options = InspectOptions {
+        crs: arguments.crs.as_deref(),
+        layer: arguments.layer.as_deref(),
+        base: &base,
+        remotes: Some(&remotes),
+    };
+    let inspection = hexfloe_ingest::inspect(&arguments.files, &options);
     if arguments.json {
         display::json(&inspection)?;
     } else {
@@ -33,7 +46,8 @@ pub(crate) fn look(arguments: &LookArguments) -> Result<(), Failure> {
 fn told(layer: &Layer) -> String {
     let name = layer.layer.as_ref().map_or_else(|| layer.file.clone(), |name| format!("{}, layer {name}", layer.file));
     if let Some(error) = &layer.error {
-        return format!("{name}: cannot be read: {error}\n");
+        let again = format!("{}: cannot be read: ", layer.file);
+        return format!("{name}: cannot be read: {}\n", error.strip_prefix(&again).unwrap_or(error));
     }
     let mut text = format!("{name}: {}, {}, {} bytes\n", layer.format, counted(layer.rows, "row"), layer.bytes);
     if let Some(place) = &layer.geometry {
@@ -76,20 +90,20 @@ fn said(crs_from: &str) -> &str {
 fn write_job(path: &Path, inspection: &Inspection, base: &Path) -> Result<(), Failure> {
     let jobs: Vec<&Layer> = inspection.layers.iter().filter(|layer| layer.job.is_some()).collect();
     let [layer] = jobs.as_slice() else {
-        let problem = format!("a job is of one layer of one file, and there are {}: inspect one of them", jobs.len());
+        let problem = format!("a job is of one layer of one file, and there are {}: choose one (--layer)", jobs.len());
         return Err(Failure::configuration(problem));
     };
     let Some(job) = &layer.job else { return Ok(()) };
     // Paths in a job start from its folder.
     let job = match path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        None => job.clone(),
-        Some(_) => {
+        Some(_) if !layer.file.contains("://") => {
             let absolute: PathBuf = base.join(&layer.file);
             job.replace(
                 &format!("paths = [{:?}]", layer.file),
                 &format!("paths = [{:?}]", absolute.display().to_string()),
             )
         }
+        _ => job.clone(),
     };
     let refuse = |error: std::io::Error| Failure::configuration(format!("cannot write {}: {error}", path.display()));
     let mut file = std::fs::File::create_new(path).map_err(refuse)?;

@@ -98,12 +98,10 @@ impl Writer<'_, '_> {
         let mut arrays = Arrays { text: coordinates.get() };
         match geometry_type {
             GeometryType::Point => self.point(&mut arrays),
-            GeometryType::LineString => self.line(&mut arrays).map(drop),
+            GeometryType::LineString => self.line(&mut arrays),
             GeometryType::Polygon => self.polygon(&mut arrays),
             GeometryType::MultiPoint => self.members(&mut arrays, GeometryType::Point, Self::point),
-            GeometryType::MultiLineString => {
-                self.members(&mut arrays, GeometryType::LineString, |writer, arrays| writer.line(arrays).map(drop))
-            }
+            GeometryType::MultiLineString => self.members(&mut arrays, GeometryType::LineString, Self::line),
             _ => self.members(&mut arrays, GeometryType::Polygon, Self::polygon),
         }
     }
@@ -123,13 +121,18 @@ impl Writer<'_, '_> {
 
     fn polygon(&mut self, arrays: &mut Arrays<'_>) -> Result<(), Stop> {
         self.array(arrays, |writer, arrays, number| {
-            let ring = writer.line(arrays)?;
+            let ring = writer.sequence(arrays)?;
             Ok(writer.output.check_ring(ring, number, writer.dimensions.width())?)
         })
         .map(drop)
     }
 
-    fn line(&mut self, arrays: &mut Arrays<'_>) -> Result<OpenCount, Stop> {
+    fn line(&mut self, arrays: &mut Arrays<'_>) -> Result<(), Stop> {
+        let line = self.sequence(arrays)?;
+        Ok(self.output.check_line(line)?)
+    }
+
+    fn sequence(&mut self, arrays: &mut Arrays<'_>) -> Result<OpenCount, Stop> {
         self.array(arrays, |writer, arrays, _| {
             if writer.position(arrays)? {
                 return Ok(());

@@ -113,7 +113,9 @@ fn geometry(
         }
         GeometryType::LineString => {
             let count = input.count(little_endian, width * 8, "coordinates")?;
-            output.count(count);
+            let line = output.open_count();
+            output.close_count(line, size(count))?;
+            output.check_line(line)?;
             output.coordinates(input.numbers(count, width)?, little_endian, width)
         }
         GeometryType::Polygon => {

@@ -112,6 +112,16 @@ impl<'a> Output<'a> {
         Ok(())
     }
 
+    /// Checks the line whose count was opened at `line`.
+    pub(crate) fn check_line(&self, OpenCount(line): OpenCount) -> Result<(), Problem> {
+        let count = self.bytes.get(line..).and_then(|written| written.first_chunk());
+        if count.is_some_and(|&count| u32::from_le_bytes(count) == 1) {
+            // GEOS, and so most readers, would fail on the whole file for it.
+            return Err(Problem::Unreadable("a line has 1 coordinate, where a line has 2 or more".to_owned()));
+        }
+        Ok(())
+    }
+
     /// Checks the ring whose count was opened at `ring`, the `number`th of its polygon.
     pub(crate) fn check_ring(&self, OpenCount(ring): OpenCount, number: usize, width: usize) -> Result<(), Problem> {
         if !self.limits.closed_rings {

@@ -94,10 +94,10 @@ impl Writer<'_, '_> {
         self.output.header(geometry_type, self.dimensions);
         match geometry_type {
             GeometryType::Point => self.point(),
-            GeometryType::LineString => self.line().map(drop),
+            GeometryType::LineString => self.line(),
             GeometryType::Polygon => self.polygon(),
             GeometryType::MultiPoint => self.members(GeometryType::Point, Self::point_of_many),
-            GeometryType::MultiLineString => self.members(GeometryType::LineString, |writer| writer.line().map(drop)),
+            GeometryType::MultiLineString => self.members(GeometryType::LineString, Self::line),
             GeometryType::MultiPolygon => self.members(GeometryType::Polygon, Self::polygon),
             GeometryType::GeometryCollection => {
                 self.output.allow_depth(collections + 1)?;
@@ -138,13 +138,18 @@ impl Writer<'_, '_> {
 
     fn polygon(&mut self) -> Result<(), Stop> {
         self.list(|writer, number| {
-            let ring = writer.line()?;
+            let ring = writer.coordinates()?;
             Ok(writer.output.check_ring(ring, number, writer.dimensions.width())?)
         })
         .map(drop)
     }
 
-    fn line(&mut self) -> Result<OpenCount, Stop> {
+    fn line(&mut self) -> Result<(), Stop> {
+        let line = self.coordinates()?;
+        Ok(self.output.check_line(line)?)
+    }
+
+    fn coordinates(&mut self) -> Result<OpenCount, Stop> {
         self.list(|writer, _| writer.coordinate())
     }
 

@@ -10,10 +10,11 @@ use std::path::Path;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::Schema;
 use hexfloe_batch::{
-    CellDerivation, CellType, GeometryEncoding, GeometryRule, GeometrySummary, PointColumns, Resolution,
+    BATCH_ID_COLUMN, CellDerivation, CellType, GeometryEncoding, GeometryRule, GeometrySummary, PointColumns,
+    Resolution, Sha256Hex,
 };
 use hexfloe_crs::{Crs, LonLatTransform};
-use hexfloe_source::{Format, GeometryColumn, ScanOptions, Source, SourceSettings, StatedCrs};
+use hexfloe_source::{Copies, Format, GeometryColumn, Remotes, ScanOptions, Source, SourceSettings, StatedCrs};
 use serde::Serialize;
 
 use crate::positions::{GeometryInput, Located, Positions, RANGE_TOLERANCE, Wanted};
@@ -21,6 +22,9 @@ use crate::{Error, spatial, types};
 
 /// The resolution of the cells that are shown, and of the job that is proposed.
 const RESOLUTION: u8 = 9;
+
+/// The column of the cells, unless the job names another.
+const CELL_COLUMN: &str = "h3_cell";
 
 /// Rows whose cells are shown.
 const SAMPLES: usize = 3;
@@ -117,31 +121,77 @@ pub struct Sample {
     pub cell: String,
 }
 
-/// Looks at files. A file that cannot be read is told of, and does not keep the others from being looked at.
-pub fn inspect(files: &[String], crs: Option<&str>, base: &Path) -> Inspection {
-    let layers = files.iter().flat_map(|file| inspect_file(file, crs, base)).collect();
-    Inspection { version: 1, layers }
+/// What is given to an inspection besides the files.
+#[derive(Clone, Copy, Debug)]
+pub struct InspectOptions<'a> {
+    /// The coordinate reference system where files do not say.
+    pub crs: Option<&'a str>,
+    /// The layer that is looked at; all of them without.
+    pub layer: Option<&'a str>,
+    /// The folder that relative paths start from.
+    pub base: &'a Path,
+    /// What reaches files across a network; those are refused without.
+    pub remotes: Option<&'a Remotes>,
 }
 
-fn inspect_file(file: &str, crs: Option<&str>, base: &Path) -> Vec<Layer> {
-    let guess = match Guess::of(file, base) {
-        Ok(guess) => guess,
-        Err(error) => return vec![Layer { error: Some(told(&error)), ..Layer::of(file) }],
+/// Looks at files, which are paths or URLs. A file that cannot be read is told of, and does not keep the others from being looked at.
+pub fn inspect(files: &[String], options: &InspectOptions<'_>) -> Inspection {
+    let layers = files.iter().flat_map(|file| match options.remotes.filter(|_| Copies::is_url(file)) {
+        Some(remotes) => inspect_copies(file, remotes, options),
+        None => Given { name: file, path: file }.inspect(options),
+    });
+    Inspection { version: 1, layers: layers.collect() }
+}
+
+fn inspect_copies(url: &str, remotes: &Remotes, options: &InspectOptions<'_>) -> Vec<Layer> {
+    let copies = match Copies::of(url, remotes) {
+        Ok(copies) => copies,
+        Err(error) => return vec![Layer { error: Some(told(&error.into())), ..Layer::of(url) }],
     };
-    match Source::open(guess.settings(file, None), base).and_then(|source| source.geometries()) {
-        Err(hexfloe_source::Error::Layers { layers, .. }) => {
-            layers.into_iter().map(|name| inspect_layer(file, &guess, Some(name), crs, base)).collect()
+    let of_copy = |(name, path): (&str, &Path)| {
+        let path = path.display().to_string();
+        let mut layers = Given { name, path: &path }.inspect(options);
+        for error in layers.iter_mut().filter_map(|layer| layer.error.as_mut()) {
+            *error = error.replace(&path, name);
         }
-        _ => vec![inspect_layer(file, &guess, None, crs, base)],
-    }
+        layers
+    };
+    copies.files().flat_map(of_copy).collect()
 }
 
-fn inspect_layer(file: &str, guess: &Guess, name: Option<String>, crs: Option<&str>, base: &Path) -> Layer {
-    let mut layer = Layer { format: guess.format.to_string(), layer: name.clone(), ..Layer::of(file) };
-    if let Err(error) = look(&mut layer, file, guess, name, crs, base) {
-        layer.error = Some(told(&error));
+/// A file that is looked at.
+#[derive(Clone, Copy)]
+struct Given<'a> {
+    /// What it is called.
+    name: &'a str,
+    /// Where it is.
+    path: &'a str,
+}
+
+impl Given<'_> {
+    fn inspect(self, options: &InspectOptions<'_>) -> Vec<Layer> {
+        let guess = match Guess::of(self.path, options.base) {
+            Ok(guess) => guess,
+            Err(error) => return vec![Layer { error: Some(told(&error)), ..Layer::of(self.name) }],
+        };
+        if let Some(layer) = options.layer {
+            return vec![self.inspect_layer(&guess, Some(layer.to_owned()), options)];
+        }
+        match Source::open(guess.settings(self.path, None), options.base).and_then(|source| source.geometries()) {
+            Err(hexfloe_source::Error::Layers { layers, .. }) => {
+                layers.into_iter().map(|name| self.inspect_layer(&guess, Some(name), options)).collect()
+            }
+            _ => vec![self.inspect_layer(&guess, None, options)],
+        }
     }
-    layer
+
+    fn inspect_layer(self, guess: &Guess, name: Option<String>, options: &InspectOptions<'_>) -> Layer {
+        let mut layer = Layer { format: guess.format.to_string(), layer: name.clone(), ..Layer::of(self.name) };
+        if let Err(error) = look(&mut layer, guess.settings(self.path, name), options) {
+            layer.error = Some(told(&error));
+        }
+        layer
+    }
 }
 
 /// An error and its causes, in one line.
@@ -279,23 +329,22 @@ struct Found {
     settings: String,
 }
 
-fn look(
-    layer: &mut Layer,
-    file: &str,
-    guess: &Guess,
-    name: Option<String>,
-    crs: Option<&str>,
-    base: &Path,
-) -> Result<(), Error> {
-    let settings = guess.settings(file, name);
-    let source = Source::open(settings.clone(), base)?;
+fn look(layer: &mut Layer, settings: SourceSettings, options: &InspectOptions<'_>) -> Result<(), Error> {
+    let source = Source::open(settings.clone(), options.base)?;
     layer.bytes = source.total_bytes();
     let stated = source.geometries()?;
     let mut scan = source.scan(&ScanOptions::default())?;
     let schema = scan.schema().clone();
-    let given = crs.map(Crs::parse).transpose()?;
-    let found = find(&schema, &stated, given.as_ref(), &mut layer.problems)?;
-    layer.columns = columns(&schema, found.positions.as_ref());
+    let given = options.crs.map(Crs::parse).transpose()?;
+    let mut found = find(&schema, &stated, given.as_ref(), &mut layer.problems)?;
+    let names = Names::beside(&schema, found.positions.as_ref());
+    if names.batch_id_is_taken {
+        layer.problems.push(format!(
+            "it has a column `{BATCH_ID_COLUMN}`, which in the table holds the id of the batch: give it another name in the file"
+        ));
+    }
+    found.settings += &names.geometry_settings();
+    layer.columns = columns(&schema, found.positions.as_ref(), &names);
     let cells = cells()?;
     let mut summary = GeometrySummary::new();
     while let Some(piece) = scan.next_piece()? {
@@ -319,18 +368,19 @@ fn look(
         ..place
     });
     judge(layer);
-    layer.job = Some(job(&settings, &found.settings));
+    let settings = SourceSettings { paths: vec![layer.file.clone()], ..settings };
+    layer.job = Some(job(&settings, &found.settings, &names));
     Ok(())
 }
 
 fn cells() -> Result<CellDerivation, Error> {
     let resolution = Resolution::try_from(RESOLUTION)?;
     let rule = GeometryRule::Representative;
-    Ok(CellDerivation::new("h3_cell".to_owned(), resolution, CellType::String, Vec::new(), rule)?)
+    Ok(CellDerivation::new(CELL_COLUMN.to_owned(), resolution, CellType::String, Vec::new(), rule)?)
 }
 
 /// The columns that land, as a new table would have them; the rest of what is added is the job's.
-fn columns(schema: &Schema, positions: Option<&Positions>) -> Vec<Column> {
+fn columns(schema: &Schema, positions: Option<&Positions>, names: &Names) -> Vec<Column> {
     let land = schema.fields().iter().filter(|field| positions.is_none_or(|positions| !positions.takes(field.name())));
     let mut columns: Vec<Column> = land
         .map(|field| Column {
@@ -340,9 +390,43 @@ fn columns(schema: &Schema, positions: Option<&Positions>) -> Vec<Column> {
         })
         .collect();
     if positions.is_some_and(|positions| matches!(positions, Positions::Geometry(_))) {
-        columns.push(Column { name: "geometry".to_owned(), data_type: "binary".to_owned() });
+        columns.push(Column { name: names.geometry.clone(), data_type: "binary".to_owned() });
     }
     columns
+}
+
+/// What the columns that are made are called: as usual, or with a number where the file has a column of that name.
+struct Names {
+    geometry: String,
+    keeps_geometry: bool,
+    cell: String,
+    batch_id_is_taken: bool,
+}
+
+impl Names {
+    fn beside(schema: &Schema, positions: Option<&Positions>) -> Self {
+        let land =
+            schema.fields().iter().filter(|field| positions.is_none_or(|positions| !positions.takes(field.name())));
+        let taken: Vec<String> = land.map(|field| field.name().to_lowercase()).collect();
+        let free = |name: &str| {
+            let numbered = (2..).map(|number| format!("{name}_{number}"));
+            let mut names = std::iter::once(name.to_owned()).chain(numbered);
+            names.find(|name| !taken.contains(name)).unwrap_or_else(|| name.to_owned())
+        };
+        Self {
+            geometry: free(spatial::GEOMETRY_COLUMN),
+            keeps_geometry: matches!(positions, Some(Positions::Geometry(_))),
+            cell: free(CELL_COLUMN),
+            batch_id_is_taken: taken.iter().any(|name| name == BATCH_ID_COLUMN),
+        }
+    }
+
+    fn geometry_settings(&self) -> String {
+        match self.keeps_geometry && self.geometry != spatial::GEOMETRY_COLUMN {
+            true => format!("store_column = {}\n", quoted(&self.geometry)),
+            false => String::new(),
+        }
+    }
 }
 
 fn find(
@@ -359,6 +443,9 @@ fn find(
         return of_column(&column.column, spatial::encoding(column)?, &column.crs, given, problems);
     }
     if let (Some(lat), Some(lon)) = (named(&LATITUDES), named(&LONGITUDES)) {
+        if let Some(crs) = given.filter(|crs| !crs.is_lon_lat()) {
+            return of_coordinates(lon, lat, crs);
+        }
         let place = Place {
             column: format!("{lon}, {lat}"),
             crs: Some("OGC:CRS84".to_owned()),
@@ -373,22 +460,29 @@ fn find(
         return of_column(&column, GeometryEncoding::Wkb, &StatedCrs::Missing, given, problems);
     }
     if let (Some(x), Some(y)) = (named(&EASTINGS), named(&NORTHINGS)) {
-        let place = Place { column: format!("{x}, {y}"), crs: given.map(ToString::to_string), ..Place::default() };
-        let Some(crs) = given else {
-            problems.push(format!(
-                "columns `{x}` and `{y}` look like coordinates, and nothing says of which system: give --crs, for example \
-                 --crs EPSG:27700"
-            ));
-            let settings = format!("x = {}\ny = {}\n# crs = \"EPSG:…\"\n", quoted(&x), quoted(&y));
-            return Ok(Found { positions: None, place: Some(Place { crs_from: "nowhere", ..place }), settings });
-        };
-        let settings = format!("x = {}\ny = {}\ncrs = {}\n", quoted(&x), quoted(&y), quoted(&crs.key()));
-        let system = std::sync::Arc::new(LonLatTransform::from(crs)?);
-        let positions = Some(Positions::Projected { x, y, system });
-        return Ok(Found { positions, place: Some(Place { crs_from: "given", ..place }), settings });
+        if let Some(crs) = given {
+            return of_coordinates(x, y, crs);
+        }
+        problems.push(format!(
+            "columns `{x}` and `{y}` look like coordinates, and nothing says of which system: give --crs, for example \
+             --crs EPSG:27700"
+        ));
+        let settings = format!("x = {}\ny = {}\n# crs = \"EPSG:…\"\n", quoted(&x), quoted(&y));
+        let place = Place { column: format!("{x}, {y}"), crs_from: "nowhere", ..Place::default() };
+        return Ok(Found { positions: None, place: Some(place), settings });
     }
     problems.push("no column looks like a position: name one in the job, or ingest it without cells".to_owned());
     Ok(Found { positions: None, place: None, settings: String::new() })
+}
+
+/// Two columns of coordinates of a system that is given.
+fn of_coordinates(x: String, y: String, crs: &Crs) -> Result<Found, Error> {
+    let settings = format!("x = {}\ny = {}\ncrs = {}\n", quoted(&x), quoted(&y), quoted(&crs.key()));
+    let place =
+        Place { column: format!("{x}, {y}"), crs: Some(crs.to_string()), crs_from: "given", ..Place::default() };
+    let system = std::sync::Arc::new(LonLatTransform::from(crs)?);
+    let positions = Some(Positions::Projected { x, y, system });
+    Ok(Found { positions, place: Some(place), settings })
 }
 
 fn of_column(
@@ -550,10 +644,23 @@ fn judge_place(place: &Place, problems: &mut Vec<String>) {
     }
 }
 
+/// A table for what is called so: letters, digits and `_`. A name that loses letters gets a part of its digest, so that two of
+/// them are two.
+fn table_of(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
+    let table: String = name.chars().map(plain).collect();
+    match name.is_ascii() {
+        true => table,
+        false => format!("{table}_{}", &Sha256Hex::of(name).to_string()[..6]),
+    }
+}
+
 /// The job that would ingest it.
-fn job(source: &SourceSettings, geometry: &str) -> String {
-    let table: String =
-        source.name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect();
+fn job(source: &SourceSettings, geometry: &str, names: &Names) -> String {
+    let table = table_of(&match &source.layer {
+        Some(layer) => format!("{}_{layer}", source.name),
+        None => source.name.clone(),
+    });
     let path = source.paths.first().map_or("", String::as_str);
     let mut job = format!(
         "[source]\nname = {}\nformat = \"{}\"\npaths = [{}]\n",
@@ -569,6 +676,9 @@ fn job(source: &SourceSettings, geometry: &str) -> String {
     }
     if !geometry.is_empty() {
         let _ = write!(job, "\n[geometry]\n{geometry}\n[h3]\nresolution = {RESOLUTION}\n");
+        if names.cell != CELL_COLUMN {
+            let _ = writeln!(job, "column = {}", quoted(&names.cell));
+        }
     }
     let _ = write!(job, "\n[batch]\ngranularity = \"files\"\n\n[table]\nname = \"landing.{table}\"\n");
     job

@@ -286,13 +286,13 @@ impl Ingest {
             };
             target.committer.check(table, &check)?;
             refuse_other_cells(table, derivation.as_ref(), &records)?;
+            refuse_repairs_from_now_on(table, &records)?;
         }
-        let mut identity = Identity { source: &source, digest: None };
+        let mut identity = Identity { source: &source, systems: spatial::systems(&additions), digest: None };
         // The id is a function of the input alone, and what a table declares is not input: with the types of the table, a
         // batch would have another id before the table is made, or a column of it widened, than after.
         let by_itself = ScanOptions { declared: declared(None, &additions)?, ..scan_options.clone() };
-        let systems = spatial::systems(&additions);
-        let batch_id = self.identify(job, &replacement, &mut identity, (&by_itself, &systems))?;
+        let batch_id = self.identify(job, &replacement, &mut identity, &by_itself)?;
         let on_changed_input = match job.batch.on_changed_input() {
             job::OnChangedInput::Refuse => OnChangedInput::Refuse,
             job::OnChangedInput::Replace => OnChangedInput::Replace,
@@ -485,7 +485,7 @@ impl Ingest {
         job: &Job,
         replacement: &Replacement,
         identity: &mut Identity<'_>,
-        (scan_options, systems): (&ScanOptions, &str),
+        scan_options: &ScanOptions,
     ) -> Result<BatchId, Error> {
         let name = &job.source.name;
         match (job.batch.granularity, &job.batch.partition, job.batch.offsets) {
@@ -513,10 +513,7 @@ impl Ingest {
             (Granularity::Content, None, None) => {
                 self.progress.enter(Phase::Identifying, identity.source.total_bytes());
                 let digest = tokio::task::block_in_place(|| self.content_digest(identity.source, scan_options))?;
-                identity.digest = Some(digest);
-                // The same numbers in another reference system are other places.
-                let digest = if systems.is_empty() { digest } else { Sha256Hex::of(format!("{digest}\n{systems}")) };
-                Ok(BatchId::content(name, &digest))
+                Ok(BatchId::content(name, &identity.found(digest)))
             }
         }
     }
@@ -572,6 +569,8 @@ pub fn check(job: &Job, options: &RunOptions) -> Result<(), Error> {
 /// The facts about the source that are found once, when they are needed.
 struct Identity<'a> {
     source: &'a Source,
+    /// The reference systems, as the files and the job have them; empty where all is in longitude and latitude.
+    systems: String,
     digest: Option<Sha256Hex>,
 }
 
@@ -579,8 +578,18 @@ impl Identity<'_> {
     fn facts(&mut self, progress: &Progress) -> Result<Vec<FileFact>, Error> {
         progress.enter(Phase::Identifying, self.source.total_bytes());
         let facts = tokio::task::block_in_place(|| self.source.facts(&|bytes| progress.add(0, bytes)))?;
-        self.digest = Some(files_digest(&facts));
+        self.found(files_digest(&facts));
         Ok(facts)
+    }
+
+    /// The same numbers in another reference system are other places, and so other content.
+    fn found(&mut self, digest: Sha256Hex) -> Sha256Hex {
+        let digest = match self.systems.as_str() {
+            "" => digest,
+            systems => Sha256Hex::of(format!("{digest}\n{systems}")),
+        };
+        self.digest = Some(digest);
+        digest
     }
 
     /// The digest for the snapshot summary: that of the id where the id has one, otherwise one of the files' contents,
@@ -590,9 +599,7 @@ impl Identity<'_> {
             return Ok(digest);
         }
         let unnamed = self.facts(progress)?.into_iter().map(|fact| FileFact { path: String::new(), ..fact });
-        let digest = files_digest(&unnamed.collect::<Vec<_>>());
-        self.digest = Some(digest);
-        Ok(digest)
+        Ok(self.found(files_digest(&unnamed.collect::<Vec<_>>())))
     }
 }
 
@@ -692,6 +699,24 @@ fn refuse_other_cells(
                 what_is_missing(column, prefix, record)
             )))
         }
+    }
+}
+
+/// Geometries of a table are repaired from its first batch on, or never.
+fn refuse_repairs_from_now_on(table: &Table, records: &BTreeMap<String, String>) -> Result<(), Error> {
+    let recorded = table.metadata().properties();
+    let repaired = records.iter().filter(|(_, record)| record.contains("\"repair\""));
+    let columns = repaired.filter_map(|(name, _)| name.strip_prefix(names::DERIVATION_PREFIX));
+    let as_they_came = columns
+        .filter(|column| recorded.contains_key(&format!("{}{column}", names::CRS_PREFIX)))
+        .find(|column| !recorded.contains_key(&format!("{}{column}", names::DERIVATION_PREFIX)));
+    match as_they_came {
+        None => Ok(()),
+        Some(column) => Err(Error::Mismatch(format!(
+            "table {}: its column `{column}` holds geometries as they came, and this job repairs them: remove geometry.repair, or write \
+             to another table",
+            table.identifier()
+        ))),
     }
 }
 

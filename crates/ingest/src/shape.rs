@@ -401,11 +401,12 @@ impl Shape {
 
 /// Two columns of one name: which one is meant cannot be known.
 fn refuse_clash(made: &[Field], name: &str) -> Result<(), Error> {
-    if !made.iter().any(|made| made.name() == name) {
+    // Most engines tell no `Geometry` from `geometry`.
+    if !made.iter().any(|made| made.name().to_lowercase() == name.to_lowercase()) {
         return Ok(());
     }
     let select = or_select("");
-    Err(Error::Mismatch(match name {
+    Err(Error::Mismatch(match name.to_lowercase().as_str() {
         BATCH_ID_COLUMN => format!(
             "the source has a column `{name}` already, and in the table that holds the id of the batch: give it another name in the \
              input{select}, or leave it out"

@@ -21,7 +21,7 @@ use crate::positions::{GeometryInput, Origin, Positions, StoredGeometry};
 use crate::shape::Additions;
 
 /// The name of the geometry column, unless the job gives another.
-const GEOMETRY_COLUMN: &str = "geometry";
+pub(crate) const GEOMETRY_COLUMN: &str = "geometry";
 
 /// What the job adds to the source's columns. With a table, what the table's cells already are is kept to.
 pub(crate) fn additions(

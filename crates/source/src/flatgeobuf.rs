@@ -25,7 +25,7 @@ use flatgeobuf::{
     size_prefixed_root_as_header,
 };
 use hexfloe_crs::Crs;
-use hexfloe_geometry::{Dimensions, GeometryType, Limits, WkbWriter};
+use hexfloe_geometry::{Dimensions, GeometryType, Limits, Problem, WkbWriter};
 
 use crate::error::{Error, one_line};
 use crate::files::{InputFile, Sequential};
@@ -269,21 +269,22 @@ impl Layer for FlatGeobuf {
             wkb.clear();
             let written = match feature.geometry() {
                 None => Ok(false),
-                Some(geometry) => write(&geometry, self.shapes, self.bounds(), &mut unchecked).map(|()| true),
+                Some(geometry) => write(&geometry, self.shapes, self.bounds(), &mut unchecked)
+                    .map(|()| true)
+                    .map_err(Problem::Unreadable),
             };
             let written = written.and_then(|written| {
                 if written {
-                    hexfloe_geometry::normalise(&unchecked, &self.limits, &mut wkb)
-                        .map_err(|problem| problem.to_string())?;
+                    hexfloe_geometry::normalise(&unchecked, &self.limits, &mut wkb)?;
                 }
                 Ok(written)
             });
             match written {
                 Ok(true) => geometries.append_value(&wkb),
                 Ok(false) => geometries.append_null(),
-                Err(cause) => {
+                Err(problem) => {
                     geometries.append_null();
-                    rejects.geometry(count, cause);
+                    rejects.geometry(count, problem);
                 }
             }
             bytes += self.buffer.len();

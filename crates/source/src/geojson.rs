@@ -257,7 +257,7 @@ impl Rows {
             Ok(false) => self.geometries.append_null(),
             Err(problem) => {
                 self.geometries.append_null();
-                self.rejects.geometry(row, problem.to_string());
+                self.rejects.geometry(row, problem);
             }
         }
     }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, BinaryViewBuilder, Int64Array};
 use arrow::datatypes::{DataType, Field};
 use hexfloe_crs::Crs;
-use hexfloe_geometry::Limits;
+use hexfloe_geometry::{Limits, Problem};
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
@@ -271,15 +271,16 @@ impl Block {
                     self.stored += blob.len();
                     match geometry(blob, table.srs_id, &table.limits, &mut self.wkb) {
                         Ok(()) => geometries.append_value(&self.wkb),
-                        Err(cause) => {
+                        Err(problem) => {
                             geometries.append_null();
-                            self.rejects.geometry(number, cause);
+                            self.rejects.geometry(number, problem);
                         }
                     }
                 }
                 other => {
                     geometries.append_null();
-                    self.rejects.geometry(number, format!("is {}, not a geometry", shown(other)));
+                    let problem = Problem::Unreadable(format!("it is {}, not a geometry", shown(other)));
+                    self.rejects.geometry(number, problem);
                 }
             }
         }
@@ -299,13 +300,14 @@ impl Block {
 }
 
 /// Appends the geometry of a blob to `out`.
-fn geometry(blob: &[u8], srs_id: Option<i64>, limits: &Limits, out: &mut Vec<u8>) -> Result<(), String> {
-    let found = hexfloe_geometry::from_geopackage(blob, limits, out).map_err(|problem| problem.to_string())?.srs_id;
+fn geometry(blob: &[u8], srs_id: Option<i64>, limits: &Limits, out: &mut Vec<u8>) -> Result<(), Problem> {
+    let found = hexfloe_geometry::from_geopackage(blob, limits, out)?.srs_id;
     // 0 and -1 mean that it is not defined, which some writers leave in the geometry while the layer says more.
     let differs = Some(i64::from(found)).filter(|found| ![0, -1].contains(found));
     match (differs, srs_id) {
         (Some(found), Some(wanted)) if found != wanted => {
-            Err(format!("is in the reference system {found}, and its layer is in {wanted}"))
+            let cause = format!("it is in the reference system {found}, and its layer is in {wanted}");
+            Err(Problem::Unreadable(cause))
         }
         _ => Ok(()),
     }

@@ -127,7 +127,7 @@ mod types;
 pub use error::{Error, ErrorKind};
 pub use files::InputFile;
 pub use geo::{GeometryColumn, StatedCrs};
-pub use remote::Remotes;
+pub use remote::{Copies, Remotes};
 pub use scan::{Decoded, Piece, Scan, ScanOptions, SourceBatch};
 pub use settings::{CsvSettings, Format, InputLimits, SourceSettings};
 pub use source::Source;

@@ -136,12 +136,39 @@ fn difference(then: &ObjectMeta, now: &ObjectMeta) -> Option<&'static str> {
 }
 
 /// A copy, with what is known of it.
+#[derive(Debug)]
 pub(crate) struct Copied {
     /// The URL without what is secret in it.
     pub(crate) name: String,
     pub(crate) path: PathBuf,
     pub(crate) digest: Sha256Hex,
     pub(crate) origin: RemoteFile,
+}
+
+/// Local copies of files across a network, for as long as they are looked at.
+#[derive(Debug)]
+pub struct Copies(Vec<Copied>);
+
+impl Copies {
+    /// Copies what a URL or pattern leads to. Waits for the network.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Source::open_with`](crate::Source::open_with).
+    pub fn of(url: &str, remotes: &Remotes) -> Result<Self, Error> {
+        Ok(Self(fetch(&[url], remotes)?))
+    }
+
+    /// Whether a path is one that is copied.
+    #[must_use]
+    pub fn is_url(path: &str) -> bool {
+        is_url(path)
+    }
+
+    /// The name of each file, which is its URL without what is secret in it, and its copy, sorted by name.
+    pub fn files(&self) -> impl Iterator<Item = (&str, &std::path::Path)> {
+        self.0.iter().map(|copied| (copied.name.as_str(), copied.path.as_path()))
+    }
 }
 
 /// Copies all files that these URLs and patterns mean, sorted by name, each once.

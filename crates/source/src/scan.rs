@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{Field, SchemaRef};
 use hexfloe_batch::{Reject, RejectReason};
+use hexfloe_geometry::Problem;
 
 use crate::error::Error;
 use crate::row_groups::{RowGroup, RowGroups};
@@ -245,9 +246,9 @@ impl Rejects {
         self.0.push(Reject { row, reason });
     }
 
-    /// A geometry that cannot be read.
-    pub(crate) fn geometry(&mut self, row: usize, cause: String) {
-        self.0.push(Reject { row, reason: RejectReason::UnreadableGeometry { cause } });
+    /// A geometry that is none.
+    pub(crate) fn geometry(&mut self, row: usize, problem: Problem) {
+        self.0.push(Reject { row, reason: problem.into() });
     }
 
     pub(crate) fn into_rows(mut self) -> Vec<Reject> {

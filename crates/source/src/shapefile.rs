@@ -22,6 +22,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, BinaryViewBuilder};
 use arrow::datatypes::{DataType, Field};
 use hexfloe_crs::Crs;
+use hexfloe_geometry::Problem;
 use tempfile::TempDir;
 
 use crate::companions;
@@ -325,12 +326,12 @@ impl Layer for Shapefile {
                     Ok(_) => geometries.append_value(&wkb),
                     Err(problem) => {
                         geometries.append_null();
-                        rejects.geometry(count, problem.to_string());
+                        rejects.geometry(count, problem);
                     }
                 },
                 Err(shapes::Refusal::Geometry(cause)) => {
                     geometries.append_null();
-                    rejects.geometry(count, cause);
+                    rejects.geometry(count, Problem::Unreadable(cause));
                 }
                 Err(shapes::Refusal::File(problem)) => {
                     return Err(self.parts.shp.refuse(format!("record {}: {problem}", self.next)));

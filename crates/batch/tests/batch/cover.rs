@@ -218,9 +218,8 @@ fn a_line_is_covered_without_gaps(#[case] text: &str, #[case] at: u8) {
 
 #[test]
 fn a_line_without_length_is_covered_by_its_cell() {
-    for text in ["LINESTRING (10.75 59.91, 10.75 59.91)", "LINESTRING (10.75 59.91)"] {
-        assert_eq!(cover(text, 5, Containment::Center), cover("POINT (10.75 59.91)", 5, Containment::Center));
-    }
+    let line = cover("LINESTRING (10.75 59.91, 10.75 59.91)", 5, Containment::Center);
+    assert_eq!(line, cover("POINT (10.75 59.91)", 5, Containment::Center));
 }
 
 #[rstest]

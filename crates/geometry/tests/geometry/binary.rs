@@ -54,7 +54,7 @@ fn read(wkb: &[u8]) -> Result<(Normalised, Vec<u8>), Problem> {
 #[case::members_in_another_order(
     &[BE, U(4), U(2), LE, U(1), F(1.0), F(2.0), BE, U(1), F(3.0), F(4.0)], "MULTIPOINT (1 2, 3 4)", None)]
 #[case::members_in_another_dialect(
-    &[LE, U(Z + 5), U(1), LE, U(1002), U(1), F(1.0), F(2.0), F(3.0)], "MULTILINESTRING Z ((1 2 3))", None)]
+    &[LE, U(Z + 5), U(1), LE, U(1002), U(2), F(1.0), F(2.0), F(3.0), F(4.0), F(5.0), F(6.0)], "MULTILINESTRING Z ((1 2 3, 4 5 6))", None)]
 #[case::member_repeats_the_srid(
     &[LE, U(SRID + 7), U(4326), U(1), LE, U(SRID + 1), U(4326), F(1.0), F(2.0)], "GEOMETRYCOLLECTION (POINT (1 2))", Some(4326))]
 #[case::polygon(
@@ -97,6 +97,7 @@ fn a_height_or_measure_may_be_unknown() {
 #[case::rings(&[LE, U(3), U(u32::MAX), U(0)], "4294967295 rings are announced, and 4 bytes are left")]
 #[case::members(&[LE, U(7), U(1000), LE, U(2), U(0)], "1000 members are announced, and 9 bytes are left")]
 #[case::ring_of_three(&[LE, U(3), U(1), U(3), F(0.0), F(0.0), F(1.0), F(0.0), F(0.0), F(0.0)], "ring 1 has 3 coordinates, where a ring has 4 or more")]
+#[case::line_of_one(&[BE, U(2), U(1), F(1.0), F(2.0)], "a line has 1 coordinate, where a line has 2 or more")]
 #[case::ring_of_one(&[LE, U(3), U(1), U(1), F(0.0), F(0.0)], "ring 1 has 1 coordinates, where a ring has 4 or more")]
 fn what_is_no_geometry_is_told(#[case] parts: &[Part], #[case] cause: &str) {
     assert_eq!(message(read(&bytes(parts))), format!("cannot be read: {cause}"));
@@ -106,7 +107,7 @@ fn what_is_no_geometry_is_told(#[case] parts: &[Part], #[case] cause: &str) {
 #[case::x(&[LE, U(1), NAN, F(2.0)], Problem::NotFinite(f64::NAN))]
 #[case::y(&[BE, U(1), F(1.0), F(f64::NEG_INFINITY)], Problem::NotFinite(f64::NEG_INFINITY))]
 #[case::xy_but_not_z(&[LE, U(1001), NAN, NAN, F(1.0)], Problem::NotFinite(f64::NAN))]
-#[case::in_a_line(&[LE, U(2), U(1), NAN, NAN], Problem::NotFinite(f64::NAN))]
+#[case::in_a_line(&[LE, U(2), U(2), F(1.0), F(2.0), NAN, NAN], Problem::NotFinite(f64::NAN))]
 fn a_coordinate_that_is_not_finite_is_a_problem_of_its_own(#[case] parts: &[Part], #[case] problem: Problem) {
     assert_eq!(format!("{:?}", read(&bytes(parts)).unwrap_err()), format!("{problem:?}"));
 }
@@ -160,7 +161,7 @@ fn what_is_beyond_the_limits_is_not_read() {
 #[case("LINESTRING M (3 -2 9, -0 4 9)", GeometryType::LineString, Dimensions::Xym, Some([0.0, -2.0, 3.0, 4.0]), 2)]
 #[case("POLYGON ((0 0, 9 0, 9 9, 0 0), (6 3, 7 3, 7 4, 6 3))", GeometryType::Polygon, Dimensions::Xy, Some([0.0, 0.0, 9.0, 9.0]), 8)]
 #[case("MULTIPOINT (1 2, EMPTY, 3 4)", GeometryType::MultiPoint, Dimensions::Xy, Some([1.0, 2.0, 3.0, 4.0]), 2)]
-#[case("GEOMETRYCOLLECTION ZM (GEOMETRYCOLLECTION ZM (POINT ZM (1 2 3 4)), LINESTRING ZM (5 6 7 8))", GeometryType::GeometryCollection, Dimensions::Xyzm, Some([1.0, 2.0, 5.0, 6.0]), 2)]
+#[case("GEOMETRYCOLLECTION ZM (GEOMETRYCOLLECTION ZM (POINT ZM (1 2 3 4)), LINESTRING ZM (5 6 7 8, 5 6 7 8))", GeometryType::GeometryCollection, Dimensions::Xyzm, Some([1.0, 2.0, 5.0, 6.0]), 3)]
 #[case("GEOMETRYCOLLECTION EMPTY", GeometryType::GeometryCollection, Dimensions::Xy, None, 0)]
 fn the_facts_of_a_geometry(
     #[case] text: &str,

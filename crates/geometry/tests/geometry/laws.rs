@@ -19,7 +19,8 @@ fn geometry(width: usize) -> impl Strategy<Value = String> {
         |items: Vec<String>| if items.is_empty() { "EMPTY".to_owned() } else { format!("({})", items.join(", ")) };
     let some = 0..5_usize;
     let point = prop_oneof![4 => coordinate().prop_map(|at| format!("({at})")), 1 => Just("EMPTY".to_owned())].boxed();
-    let line = prop::collection::vec(coordinate(), some.clone()).prop_map(list).boxed();
+    let vertices = prop_oneof![1 => Just(Vec::new()), 4 => prop::collection::vec(coordinate(), 2..5)];
+    let line = vertices.prop_map(list).boxed();
     let ring = prop::collection::vec(coordinate(), 3..6).prop_map(move |mut ring| {
         ring.push(ring[0].clone());
         list(ring)

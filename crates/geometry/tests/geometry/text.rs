@@ -103,6 +103,11 @@ fn the_srid_is_told(#[case] text: &str, #[case] srid: Option<u32>) {
 #[case::infinite("POINT (1 1e400)", "has a coordinate that is inf, not a finite number")]
 #[case::nan("POINT (NaN NaN)", "has a coordinate that is NaN, not a finite number")]
 #[case::unclosed_ring("POLYGON ((0 0, 1 0, 1 1, 0 1))", "has a ring that is not closed (ring 1)")]
+#[case::line_of_one_point("LINESTRING (1 2)", "cannot be read: a line has 1 coordinate, where a line has 2 or more")]
+#[case::lines_of_one_point(
+    "MULTILINESTRING ((1 2, 3 4), (5 6))",
+    "cannot be read: a line has 1 coordinate, where a line has 2 or more"
+)]
 #[case::odd_digits("010", "cannot be read: 3 hexadecimal digits are not a number of bytes")]
 #[case::no_digits("01 rue", "cannot be read: \"01 rue\" is neither WKT nor hexadecimal digits")]
 #[case::no_binary("00", "cannot be read: 0 bytes are left where 4 are needed")]

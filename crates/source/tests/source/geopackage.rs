@@ -444,6 +444,18 @@ fn files_of_one_source_have_the_same_columns_and_reference_system() {
 }
 
 #[test]
+fn a_definition_that_contradicts_its_code_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let wgs84 = r#"GEOGCS["WGS 84",DATUM["WGS_1984",SPHEROID["WGS 84",6378137,298.257223563]],PRIMEM["Greenwich",0],UNIT["degree",0.0174532925199433],AUTHORITY["EPSG","4326"]]"#;
+    let sql = format!("UPDATE gpkg_spatial_ref_sys SET definition = '{wgs84}' WHERE srs_id = 27700;");
+    package(&folder, &(layer("", &format!("INSERT INTO t (geom) VALUES ({});", point())) + &sql));
+    let error = refusal(&folder, of("a.gpkg"), &ScanOptions::default());
+    assert_eq!(error.kind(), ErrorKind::Input);
+    let told = error.to_string();
+    assert!(told.contains("EPSG:27700") && told.contains("EPSG:4326") && told.contains("only one of them"), "{told}");
+}
+
+#[test]
 fn what_is_undefined_in_words_is_missing() {
     let folder = TempDir::new().unwrap();
     let sql = "UPDATE gpkg_geometry_columns SET srs_id = 9; INSERT INTO gpkg_spatial_ref_sys VALUES ('x', 9, 'none', 9, 'undefined', NULL);";
