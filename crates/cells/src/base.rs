@@ -26,19 +26,24 @@ impl Bases {
     pub(crate) fn learn(tables: &Tables) -> Self {
         let grid = Grid::new(ASKED.into());
         let mut bases = Self(Box::new([0; 1 << 14]));
-        let kinds = Kind::all(tables, ASKED.into());
+        // Those whose digits show the turn come first.
+        let mut kinds = Kind::all(tables, ASKED.into());
+        kinds.sort_by_key(|kind| kind.first == 0);
         for (face, _) in (0..).zip(&CENTRES) {
             for kind in &kinds {
+                let slot = slot(face, kind.i, kind.j, kind.first);
+                if known(bases.0[slot]) != 0 {
+                    continue;
+                }
                 let Some((cell, sixths)) = kind.ask(&grid, face) else { continue };
                 let base = cell.base_cell();
                 let entry = KNOWN | u16::from(u8::from(base)) | turn_bits(sixths);
-                if base.is_pentagon() || kind.first == 0 {
-                    bases.0[slot(face, kind.i, kind.j, kind.first)] = entry;
+                if base.is_pentagon() {
+                    bases.0[slot] = entry;
                 } else {
                     // The same whatever the first digit.
-                    for first in 0..8 {
-                        bases.0[slot(face, kind.i, kind.j, first)] = entry;
-                    }
+                    let every_first = slot & !7;
+                    bases.0[every_first..every_first + 8].fill(entry);
                 }
             }
         }

@@ -10,7 +10,7 @@ use crate::plan::{Plan, Shared};
 use crate::vector;
 
 /// How many points are worked on at a time.
-pub(crate) const BLOCK: usize = 256;
+pub(crate) const BLOCK: usize = 128;
 
 pub(crate) type Numbers = [f64; BLOCK];
 pub(crate) type Indices = [u32; BLOCK];
@@ -33,25 +33,20 @@ impl Kernel {
     /// Those that this machine can run, the fastest last.
     #[must_use]
     pub fn available() -> Vec<Self> {
-        let mut kernels = vec![Self::Baseline];
-        #[cfg(target_arch = "x86_64")]
-        {
-            kernels.extend(avx2().then_some(Self::Avx2));
-            kernels.extend(avx512().then_some(Self::Avx512));
-        }
-        kernels
+        let kernels = [
+            (Self::Baseline, true),
+            #[cfg(target_arch = "x86_64")]
+            (Self::Avx2, avx2()),
+            #[cfg(target_arch = "x86_64")]
+            (Self::Avx512, avx512()),
+        ];
+        kernels.into_iter().filter_map(|(kernel, here)| here.then_some(kernel)).collect()
     }
 
     /// The fastest that this machine can run.
     #[must_use]
     pub fn fastest() -> Self {
-        #[cfg(target_arch = "x86_64")]
-        if avx512() {
-            return Self::Avx512;
-        } else if avx2() {
-            return Self::Avx2;
-        }
-        Self::Baseline
+        Self::available().pop().unwrap_or(Self::Baseline)
     }
 
     /// Computes the cells of a block; 0 for those that are not certain. On the baseline if this machine does not have the instructions.
@@ -175,7 +170,7 @@ fn locate<A: Arithmetic, const ODD: bool>(
 ) {
     let Scratch { x, y, z, a, b, cos, face, i, j, accepted, .. } = scratch;
     for k in 0..BLOCK {
-        let inside = lat[k].abs() <= 90.0 && lng[k].abs() <= 180.0;
+        let inside = (lat[k].abs() <= 90.0) & (lng[k].abs() <= 180.0);
         let (lat, lng) = if inside { (lat[k], lng[k]) } else { (0.0, 0.0) };
         [x[k], y[k], z[k]] = vector::fast::<A>(lat, lng);
         face[k] = Guess::node::<A>(lat, lng);
@@ -191,7 +186,7 @@ fn locate<A: Arithmetic, const ODD: bool>(
     for k in 0..BLOCK {
         let rounded = round::<A, ODD>(a[k], b[k], plan.bias_i, plan.bias_j);
         (i[k], j[k]) = (rounded.i, rounded.j);
-        let certain = rounded.from_centre < plan.own && rounded.from_edge > plan.edge && cos[k] < plan.near;
+        let certain = (rounded.from_centre < plan.own) & (rounded.from_edge > plan.edge) & (cos[k] < plan.near);
         accepted[k] &= if certain { u64::MAX } else { 0 };
     }
 }

@@ -31,7 +31,7 @@
 //! 5. A table gives the base cell, and the turn from the face's axes to its own, pentagons included. It is learnt from h3o when the first
 //!    encoder is made.
 //!
-//! All of it is plain loops over 256 points, which the compiler turns into vector instructions. There is a copy of them for each [`Kernel`],
+//! All of it is plain loops over 128 points, which the compiler turns into vector instructions. There is a copy of them for each [`Kernel`],
 //! chosen when the program runs; the cells do not depend on it.
 //!
 //! # When a cell is accepted
@@ -85,7 +85,7 @@ use kernel::{BLOCK, Scratch};
 use plan::{Margin, Plan};
 
 /// So few points are not worth a block.
-const FEW: usize = 24;
+const FEW: usize = 16;
 
 /// Points, as two columns of the same length.
 #[derive(Clone, Copy, Debug)]

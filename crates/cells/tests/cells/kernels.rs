@@ -51,6 +51,24 @@ fn every_length_and_every_offset_has_the_cells_of_h3o() {
 }
 
 #[test]
+fn one_encoder_serves_many_threads() {
+    let points = uniform(10_000, 16);
+    let encoder = Encoder::new(Resolution::Nine);
+    let encode = || {
+        let mut cells = vec![0; points.len()];
+        encoder.encode(points.degrees(), &mut cells).unwrap();
+        cells
+    };
+    let alone = encode();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(encode)).collect();
+        for thread in threads {
+            assert!(thread.join().unwrap() == alone);
+        }
+    });
+}
+
+#[test]
 fn columns_of_different_lengths_are_an_error() {
     let encoder = Encoder::new(Resolution::Nine);
     let error = encoder.encode(Degrees { lat: &[0.0; 3], lng: &[0.0; 2] }, &mut [0; 3]).unwrap_err();
