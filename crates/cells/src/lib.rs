@@ -4,7 +4,7 @@
 //! sines. That is a millionth of a second for each point. None of it is needed to know the *cell*: it is enough to know the point so well that
 //! no border of a cell can lie between it and where the library would place it. So here a point is first placed in a fast way whose error is
 //! bounded, and a test accepts the cell only if every border is farther than the error of both. Whatever is not accepted, one point in two
-//! hundred, is placed exactly and tested again with a finer margin; whatever is still not accepted, not one point in a million, is left to h3o itself.
+//! hundred, is placed again to the last digits and tested with a finer margin; whatever is still not accepted, not one point in a million, is left to h3o itself.
 //! The answer is therefore always h3o's.
 //!
 //! ```
@@ -37,18 +37,18 @@
 //! # When a cell is accepted
 //!
 //! If the point is more than a margin δ within the borders of its cell, more than 4 δ within those of its face (which shows that the guess
-//! was right: the face is the closest), and, in the fast way, more than 0.001 radians from the centre of the face. Lengths are in radians at
-//! the centre of a face (6,371 km each), on the plane of the face.
+//! was right: the face is the closest), and, in the fast way, more than 0.001 radians from the centre of the face. Lengths are measured on the
+//! plane of the face, in radians at its centre; 5e-13 is three thousandths of a millimetre.
 //!
 //! | | differs from h3o by at most | δ |
 //! |---|---|---|
-//! | fast way | 2e-14 + 5.5e-17/r | 5e-13 |
-//! | exact way | 1.5e-15 + 5.5e-17/r | 1e-14 + 4e-16/r |
+//! | fast way | 1e-14 + 5.6e-17/r | 5e-13 |
+//! | fine way | 1.5e-15 + 5.6e-17/r | 1e-14 + 4e-16/r |
 //!
-//! where r is the angle from the centre of the face: h3o takes the arc cosine of a number close to 1 there, and loses digits. The bounds are
-//! measured, not derived: a test seeks, for points everywhere and at 1e-6 to 5e-3 radians from the centres of faces, the two neighbouring
-//! latitudes between which h3o goes over to another cell, and looks how far from a border they are placed here. Margins are seven times
-//! the bounds; tests show that cells differ when they are taken away.
+//! where r is the angle from the centre of the face. h3o takes the arc cosine of a number close to 1 there, and what that number is rounded by,
+//! 2^−54, is 2^−54/r of the angle. The bounds are measured, not derived: a test seeks, for points everywhere and at 1e-6 to 5e-3 radians
+//! from the centres of faces, the two neighbouring latitudes between which h3o goes over to another cell, and looks how far from a border they are
+//! placed here. Margins are seven times the bounds; tests show that cells differ when they are taken away.
 //!
 //! # Limits
 //!
@@ -57,7 +57,7 @@
 //! - h3o takes any finite number, and goes round the sphere: a longitude of 200° is one of −160°. So do cells here, but latitudes beyond ±90° and
 //!   longitudes beyond ±180° are left to h3o, at its speed. What h3o refuses, infinities and what is no number, has the cell 0, which is none.
 //! - Points on the borders of cells, such as their vertices, are left to h3o too. A column of nothing else has its speed.
-//! - The first encoder of a process takes a millisecond, for 300 KB of tables; each other, microseconds.
+//! - The first encoder of a process takes one or two milliseconds, for 300 KB of tables; any other, microseconds.
 //! - A batch of a few points gains little. Hundreds or more at a time are what this is for.
 
 mod arithmetic;
@@ -182,13 +182,13 @@ impl Encoder {
         Ok(tally)
     }
 
-    /// Computes the cells that are 0, in the exact way or by h3o. How many they were.
+    /// Computes the cells that are 0, in the fine way or by h3o. How many they were.
     fn complete(&self, lat: &[f64], lng: &[f64], cells: &mut [u64], tally: &mut Tally) -> usize {
         let mut completed = 0;
         for ((cell, &lat), &lng) in cells.iter_mut().zip(lat).zip(lng) {
             if *cell == 0 {
                 completed += 1;
-                *cell = self.plan.exact(lat, lng).unwrap_or_else(|| self.by_h3o(lat, lng, tally));
+                *cell = self.plan.fine(lat, lng).unwrap_or_else(|| self.by_h3o(lat, lng, tally));
             }
         }
         completed

@@ -1,4 +1,4 @@
-//! What is known of a resolution before its first point, and the exact way for points that the fast one leaves.
+//! What is known of a resolution before its first point, and the fine way for points that the fast one leaves.
 
 use std::sync::LazyLock;
 
@@ -26,18 +26,18 @@ static SHARED: LazyLock<Shared> = LazyLock::new(|| {
 pub(crate) struct Margin {
     /// The fast way's.
     pub(crate) fast: f64,
-    /// The exact way's: this, and
-    pub(crate) exact: f64,
+    /// The fine way's: this, and
+    pub(crate) fine: f64,
     /// this divided by the angle from the centre of the face.
-    pub(crate) exact_near: f64,
+    pub(crate) fine_near: f64,
 }
 
 impl Margin {
-    pub(crate) const SAFE: Self = Self { fast: 5e-13, exact: 1e-14, exact_near: 4e-16 };
+    pub(crate) const SAFE: Self = Self { fast: 5e-13, fine: 1e-14, fine_near: 4e-16 };
 
-    /// The exact way's, at so many radians from the centre of a face.
-    pub(crate) fn exact(self, angle: f64) -> f64 {
-        self.exact + self.exact_near / angle
+    /// The fine way's, at so many radians from the centre of a face: infinite on it.
+    pub(crate) fn fine(self, angle: f64) -> f64 {
+        self.fine + self.fine_near / angle
     }
 }
 
@@ -87,25 +87,20 @@ impl Plan {
         }
     }
 
-    /// The cell of one point, if it is certain.
-    pub(crate) fn exact(&self, lat: f64, lng: f64) -> Option<u64> {
+    /// The cell of one point in the fine way, if it is certain: by the library's sine and cosine, on the closest of all faces.
+    pub(crate) fn fine(&self, lat: f64, lng: f64) -> Option<u64> {
         if !(lat.abs() <= 90.0 && lng.abs() <= 180.0) {
             return None;
         }
-        let v = vector::exact(lat, lng);
+        let v = vector::fine(lat, lng);
         let face = closest(v);
         let position = self.grid.project::<Plain>(face, v);
         let rounded = self.round(position);
-        let margin = self.margin.exact(self.angle(position));
-        // Not the reverse: on the centre of a face the margin is no number.
-        let certain = self.clearance(rounded) > margin;
-        if !certain {
-            return None;
-        }
+        let certain = self.clearance(rounded) > self.margin.fine(self.angle(position));
         let climb = self.shared.tables.climb(self.steps, rounded.i, rounded.j);
         let entry = self.shared.bases.entry(face, climb.i, climb.j, climb.first);
         let cell = self.header | base_bits(entry) | turn(entry).of(climb.digits) << self.unused;
-        (known(entry) != 0).then_some(cell)
+        (certain && known(entry) != 0).then_some(cell)
     }
 
     fn round(&self, Position { a, b, .. }: Position) -> Rounded {
@@ -116,7 +111,7 @@ impl Plan {
         }
     }
 
-    /// The (tangent of the) angle from the centre of the face, in radians.
+    /// The angle from the centre of the face, in radians (more exactly its tangent, which differs far from it only).
     pub(crate) fn angle(&self, Position { a, b, .. }: Position) -> f64 {
         2.0 * ((a * a + a * b + b * b) / 3.0).sqrt() / self.grid.steps_per_radian()
     }

@@ -24,7 +24,7 @@ fn differences(points: &Points, resolution: Resolution, margin: Margin) -> usize
 
 #[test]
 fn without_margins_vertices_have_other_cells() {
-    const NONE: Margin = Margin { fast: 0.0, exact: 0.0, exact_near: 0.0 };
+    const NONE: Margin = Margin { fast: 0.0, fine: 0.0, fine_near: 0.0 };
     for resolution in [Resolution::Five, Resolution::Nine, Resolution::Twelve] {
         let vertices = borders(&some_cells(resolution, 1_000, 41));
         let different = differences(&vertices, resolution, NONE);
@@ -39,17 +39,17 @@ fn without_margins_vertices_have_other_cells() {
 
 #[test]
 fn with_too_small_margins_some_points_near_vertices_have_other_cells() {
-    const SMALL: Margin = Margin { fast: 1e-15, exact: 1e-17, exact_near: 0.0 };
+    const SMALL: Margin = Margin { fast: 1e-15, fine: 1e-17, fine_near: 0.0 };
     let points = borders(&some_cells(Resolution::Twelve, 4_000, 42)).jittered(10, 43);
     assert!(differences(&points, Resolution::Twelve, SMALL) > 0);
     assert_eq!(differences(&points, Resolution::Twelve, Margin::SAFE), 0);
 }
 
-/// The greatest errors met, in radians: of the fast way, and of the exact way as a share of its margin.
+/// The greatest errors met, in radians: of the fast way, and of the fine way, also as a share of its margin.
 #[derive(Debug, Default)]
 struct Errors {
     fast: f64,
-    exact: f64,
+    fine: f64,
     share: f64,
     borders: usize,
 }
@@ -76,12 +76,12 @@ fn measure(points: &Points, resolution: Resolution, errors: &mut Errors) {
             }
         }
         errors.borders += 1;
-        let exact = vector::exact(low, lng);
-        let angle = plan.angle(plan.grid.project::<Plain>(closest(exact), exact));
-        let off = |v: [f64; 3]| plan.distance_from_border(closest(exact), v);
-        let exact = off(exact);
-        errors.exact = errors.exact.max(exact);
-        errors.share = errors.share.max(exact / plan.margin.exact(angle));
+        let v = vector::fine(low, lng);
+        let face = closest(v);
+        let angle = plan.angle(plan.grid.project::<Plain>(face, v));
+        let off = |v: [f64; 3]| plan.distance_from_border(face, v);
+        errors.fine = errors.fine.max(off(v));
+        errors.share = errors.share.max(off(v) / plan.margin.fine(angle));
         if angle > 1e-3 {
             errors.fast =
                 errors.fast.max(off(vector::fast::<Plain>(low, lng))).max(off(vector::fast::<Fused>(low, lng)));
@@ -100,8 +100,8 @@ fn measure_all(count: usize, seed: u64) {
             &mut errors,
         );
         println!(
-            "resolution {resolution:>2}: {} borders; fast {:.1e}, exact {:.1e} or {:.3} of the margin",
-            errors.borders, errors.fast, errors.exact, errors.share
+            "resolution {resolution:>2}: {} borders; fast {:.1e}, fine {:.1e} or {:.3} of the margin",
+            errors.borders, errors.fast, errors.fine, errors.share
         );
         assert!(errors.borders > 0);
         assert!(errors.fast < Margin::SAFE.fast / 5.0, "{errors:?} at resolution {resolution}");
@@ -121,7 +121,7 @@ fn where_h3o_changes_cells_at_very_many_places_the_error_is_far_below_the_margin
 }
 
 #[test]
-fn the_fast_vector_is_within_2e_14_of_the_exact_one() {
+fn the_fast_vector_is_within_1e_14_of_the_fine_one() {
     let mut points = uniform(100_000, 46);
     for degrees in [-90.0, -45.0, 0.0, 45.0, 90.0] {
         for lng in [-180.0, -90.0, 0.0, 90.0, 180.0] {
@@ -130,13 +130,13 @@ fn the_fast_vector_is_within_2e_14_of_the_exact_one() {
     }
     let mut most = 0.0f64;
     for (lat, lng) in points.iter() {
-        let exact = vector::exact(lat, lng);
+        let fine = vector::fine(lat, lng);
         for fast in [vector::fast::<Plain>(lat, lng), vector::fast::<Fused>(lat, lng)] {
-            most = exact.iter().zip(fast).map(|(one, other)| (one - other).abs()).fold(most, f64::max);
+            most = fine.iter().zip(fast).map(|(one, other)| (one - other).abs()).fold(most, f64::max);
         }
     }
     println!("at most {most:.1e}");
-    assert!(most < 2e-14, "{most:.1e}");
+    assert!(most < 1e-14, "{most:.1e}");
 }
 
 #[test]

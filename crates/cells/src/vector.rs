@@ -28,7 +28,7 @@ const COS: [f64; 7] = [
     2.0630476968937514e-09,
 ];
 
-/// The point of the unit sphere at a latitude from −90 to 90 and a longitude from −180 to 180 degrees, to 2e-14.
+/// The point of the unit sphere at a latitude from −90 to 90 and a longitude from −180 to 180 degrees, to 1e-14.
 ///
 /// Half a latitude and a quarter of a longitude are never beyond ±π/4, where two short polynomials do; doubling the angle once
 /// and twice then needs no quadrants. Only the absolute error matters.
@@ -42,8 +42,8 @@ pub(crate) fn fast<A: Arithmetic>(lat: f64, lng: f64) -> [f64; 3] {
     [cos_lng * cos_lat, sin_lng * cos_lat, sin_lat]
 }
 
-/// The same, to 3e-16 and slowly.
-pub(crate) fn exact(lat: f64, lng: f64) -> [f64; 3] {
+/// The same to 3e-16, slowly.
+pub(crate) fn fine(lat: f64, lng: f64) -> [f64; 3] {
     let (sin_lat, cos_lat) = lat.to_radians().sin_cos();
     let (sin_lng, cos_lng) = lng.to_radians().sin_cos();
     [cos_lng * cos_lat, sin_lng * cos_lat, sin_lat]

@@ -160,9 +160,8 @@ pub(crate) fn centres(cells: &[CellIndex]) -> Points {
     points
 }
 
-/// The centres of the faces: those of the base cells that are on one face only and have a central position on it.
+/// The centres of the faces: each is in the middle of three pentagons.
 pub(crate) fn face_centres() -> Vec<LatLng> {
-    // The centre of a face is where its three pentagons are equally far.
     let pentagons: Vec<_> = Resolution::Zero.pentagons().map(|cell| vector(LatLng::from(cell))).collect();
     let near = |one: [f64; 3], two: [f64; 3]| dot(one, two) > 0.4 && one != two;
     let mut centres = Vec::new();
