@@ -4,15 +4,17 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array, ArrayRef, Int64Array, StringArray};
 use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::{DataType, Field};
 use h3o::{CellIndex, LatLng};
+use hexfloe_cells::{Degrees, Encoder};
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::even_offsets;
+use crate::lonlat::all_within;
 use crate::{BATCH_ID_COLUMN, DerivationRecord, Error, Lat, Lon, LonLat, Points, RejectReason};
 
 /// How many hexadecimal digits a cell has: the topmost of its sixteen is always 0, and is not written.
@@ -258,14 +260,13 @@ impl CellDerivation {
     /// If a row has no point where none may be null, or one that [`points`](crate::points) would have rejected, or if there are more rows than
     /// a column of text can hold (143 million).
     pub fn derive(&self, points: &Points) -> Result<Vec<ArrayRef>, Error> {
-        let cells = cells(points, self.resolution, self.nullable)?;
+        let cells = Cells::of(points, self.resolution, self.nullable)?;
         let mut columns = Vec::with_capacity(1 + self.parents.len());
         columns.push(self.column_of(&cells)?);
         for &parent in &self.parents {
-            let not_coarser = || Error::ParentNotCoarser { parent: parent.get(), resolution: self.resolution.get() };
-            let of = |cell: CellIndex| cell.parent(parent.to_h3o()).ok_or_else(not_coarser);
-            let parents: Vec<Option<CellIndex>> =
-                cells.iter().map(|cell| cell.map(of).transpose()).collect::<Result<_, _>>()?;
+            let parents = cells
+                .parents(parent)
+                .ok_or_else(|| Error::ParentNotCoarser { parent: parent.get(), resolution: self.resolution.get() })?;
             columns.push(self.column_of(&parents)?);
         }
         Ok(columns)
@@ -276,44 +277,76 @@ impl CellDerivation {
         DerivationRecord::running(self)
     }
 
-    fn column_of(&self, cells: &[Option<CellIndex>]) -> Result<ArrayRef, Error> {
-        let nulls: NullBuffer = cells.iter().map(Option::is_some).collect::<Vec<_>>().into();
-        let nulls = Some(nulls).filter(|nulls| nulls.null_count() > 0);
+    fn column_of(&self, cells: &Cells) -> Result<ArrayRef, Error> {
+        let Cells { values, nulls } = cells;
         Ok(match self.cell_type {
             CellType::Long => {
-                let values = cells.iter().map(|cell| cell.map_or(0, |cell| u64::from(cell).cast_signed()));
-                Arc::new(Int64Array::new(values.collect(), nulls))
+                let values = values.iter().map(|cell| cell.cast_signed());
+                Arc::new(Int64Array::new(values.collect(), nulls.clone()))
             }
             CellType::String => {
-                let offsets = even_offsets(cells.len(), CELL_DIGITS)?;
-                let mut digits = Vec::with_capacity(cells.len() * CELL_DIGITS);
-                for &cell in cells {
-                    digits.extend_from_slice(&cell.map_or([b'0'; CELL_DIGITS], hexadecimal));
+                let offsets = even_offsets(values.len(), CELL_DIGITS)?;
+                let mut digits = Vec::with_capacity(values.len() * CELL_DIGITS);
+                for &cell in values {
+                    digits.extend_from_slice(&hexadecimal(cell));
                 }
-                Arc::new(StringArray::try_new(offsets, Buffer::from_vec(digits), nulls)?)
+                Arc::new(StringArray::try_new(offsets, Buffer::from_vec(digits), nulls.clone())?)
             }
         })
     }
 }
 
-fn cells(points: &Points, resolution: Resolution, nullable: bool) -> Result<Vec<Option<CellIndex>>, Error> {
-    let rows = points.rows()?;
-    let resolution = resolution.to_h3o();
-    let mut cells = Vec::with_capacity(rows);
-    for row in 0..rows {
-        if points.lon.is_null(row) || points.lat.is_null(row) {
-            if !nullable {
-                return Err(Error::NoPoint { row });
-            }
-            cells.push(None);
-            continue;
+/// A cell for each row, 0 where there is none.
+struct Cells {
+    values: Vec<u64>,
+    /// Where there is none; `None` if each row has one.
+    nulls: Option<NullBuffer>,
+}
+
+impl Cells {
+    fn of(points: &Points, resolution: Resolution, nullable: bool) -> Result<Self, Error> {
+        let mut values = vec![0; points.rows()?];
+        let nulls = NullBuffer::union(points.lon.nulls(), points.lat.nulls()).filter(|nulls| nulls.null_count() > 0);
+        let (lng, lat) = (points.lon.values(), points.lat.values());
+        if nulls.is_some() || !(all_within(lng, 180.0) && all_within(lat, 90.0)) {
+            check(points, nullable)?;
         }
-        let (lon, lat) = (points.lon.value(row), points.lat.value(row));
-        let bad_point = |reason| Error::BadPoint { row, reason };
-        let point = LonLat::from_degrees(Lon(lon), Lat(lat)).map_err(bad_point)?;
-        cells.push(Some(cell(point, resolution).map_err(bad_point)?));
+        let tally = encoder(resolution).encode(Degrees { lat, lng }, &mut values);
+        tally.map_err(|_| Error::UnevenPoints { lon: lng.len(), lat: lat.len() })?;
+        for row in nulls.iter().flat_map(|nulls| (0..nulls.len()).filter(|&row| nulls.is_null(row))) {
+            values[row] = 0;
+        }
+        Ok(Self { values, nulls })
     }
-    Ok(cells)
+
+    /// `None` if `parent` is not coarser than the cells.
+    fn parents(&self, parent: Resolution) -> Option<Self> {
+        let parent_of = |&cell: &u64| match cell {
+            0 => Some(0),
+            cell => CellIndex::try_from(cell).ok()?.parent(parent.to_h3o()).map(u64::from),
+        };
+        let values = self.values.iter().map(parent_of).collect::<Option<_>>()?;
+        Some(Self { values, nulls: self.nulls.clone() })
+    }
+}
+
+/// The first row that has no point where none may be null, or a point that is none, is an error.
+fn check(points: &Points, nullable: bool) -> Result<(), Error> {
+    for row in 0..points.lon.len() {
+        if points.lon.is_valid(row) && points.lat.is_valid(row) {
+            let point = LonLat::from_degrees(Lon(points.lon.value(row)), Lat(points.lat.value(row)));
+            point.map_err(|reason| Error::BadPoint { row, reason })?;
+        } else if !nullable {
+            return Err(Error::NoPoint { row });
+        }
+    }
+    Ok(())
+}
+
+/// The encoder of a resolution, which is made once in a process.
+fn encoder(resolution: Resolution) -> &'static Encoder {
+    static ENCODERS: [OnceLock<Encoder>; 16] = [const { OnceLock::new() }; 16];
+    ENCODERS[usize::from(resolution.get())].get_or_init(|| Encoder::new(resolution.to_h3o()))
 }
 
 /// The cell of one point. H3 takes the latitude first: this is the only place where the order is written down.
@@ -325,8 +358,7 @@ pub(crate) fn cell(point: LonLat, resolution: h3o::Resolution) -> Result<CellInd
     }
 }
 
-fn hexadecimal(cell: CellIndex) -> [u8; CELL_DIGITS] {
-    let bits = u64::from(cell);
+fn hexadecimal(bits: u64) -> [u8; CELL_DIGITS] {
     std::array::from_fn(|place| {
         let nibble = ((bits >> (4 * (CELL_DIGITS - 1 - place))) & 0xf) as u8;
         nibble + if nibble < 10 { b'0' } else { b'a' - 10 }

@@ -57,6 +57,11 @@ pub struct LonLat {
     lat: f64,
 }
 
+/// Whether all are numbers between `-most` and `most`; without a branch for each.
+pub(crate) fn all_within(degrees: &[f64], most: f64) -> bool {
+    degrees.iter().fold(true, |all, value| all & (value.abs() <= most))
+}
+
 impl LonLat {
     /// Checks the two coordinates, the latitude first.
     ///

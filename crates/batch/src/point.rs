@@ -11,6 +11,7 @@ use arrow::compute::{cast, filter};
 use arrow::datatypes::{DataType, Float64Type};
 use hexfloe_geometry::{LonePoint, Position, lone_point};
 
+use crate::lonlat::all_within;
 use crate::{Error, Lat, Lon, LonLat, Reject, RejectReason};
 
 /// SRIDs whose coordinates are longitude and latitude on WGS 84: not stated, two-dimensional, three-dimensional.
@@ -99,6 +100,11 @@ pub fn points(batch: &RecordBatch, columns: &PointColumns) -> Result<(Points, Ve
             }
             let lat = degrees(batch, lat)?;
             let lon = degrees(batch, lon)?;
+            // Nearly always there is nothing to say against any of them, and nothing to copy.
+            let fine = |column: &Float64Array, most| column.null_count() == 0 && all_within(column.values(), most);
+            if fine(&lat, 90.0) && fine(&lon, 180.0) {
+                return Ok((Points { lon, lat }, Vec::new()));
+            }
             Ok(collect(batch.num_rows(), |row| from_pair(&lon, &lat, row, row)))
         }
         PointColumns::Geometry { column } => {

@@ -26,7 +26,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::concat_batches;
-use arrow::datatypes::{DataType, Float32Type, Float64Type, SchemaRef};
+use arrow::datatypes::{ArrowPrimitiveType, DataType, Float32Type, Float64Type, SchemaRef};
 use arrow::row::Rows;
 use hexfloe_batch::GeometrySummary;
 use hexfloe_commit::{Keys, ParquetSettings, ROW_GROUP_ROWS};
@@ -619,14 +619,18 @@ fn encode(cut: Cut) -> Result<RowGroup, Error> {
 
 /// NaNs in a column of floating point.
 fn nan_count(array: &ArrayRef) -> Option<u64> {
-    let count = match array.data_type() {
-        DataType::Float64 => {
-            array.as_primitive::<Float64Type>().iter().flatten().filter(|value| value.is_nan()).count()
-        }
-        DataType::Float32 => {
-            array.as_primitive::<Float32Type>().iter().flatten().filter(|value| value.is_nan()).count()
-        }
-        _ => return None,
+    match array.data_type() {
+        DataType::Float64 => Some(nans_of::<Float64Type>(array, f64::is_nan)),
+        DataType::Float32 => Some(nans_of::<Float32Type>(array, f32::is_nan)),
+        _ => None,
+    }
+}
+
+fn nans_of<T: ArrowPrimitiveType>(array: &ArrayRef, is_nan: impl Fn(T::Native) -> bool) -> u64 {
+    let array = array.as_primitive::<T>();
+    let count = match array.null_count() {
+        0 => array.values().iter().filter(|value| is_nan(**value)).count(),
+        _ => array.iter().flatten().filter(|value| is_nan(*value)).count(),
     };
-    Some(count as u64)
+    count as u64
 }
