@@ -22,7 +22,7 @@ const TWO_THIRDS: u32 = 9;
 pub(crate) struct Bases(Box<[u16; 1 << 14]>);
 
 impl Bases {
-    /// Asks h3o.
+    /// Asks h3o, some 600 times.
     pub(crate) fn learn(tables: &Tables) -> Self {
         let grid = Grid::new(ASKED.into());
         let mut bases = Self(Box::new([0; 1 << 14]));
@@ -49,9 +49,7 @@ impl Bases {
         }
         bases
     }
-}
 
-impl Bases {
     /// Every (i, j, first digit) that the cells of a resolution, an even one, show on a face.
     #[cfg(test)]
     pub(crate) fn kinds(tables: &Tables, resolution: u8) -> std::collections::BTreeSet<(u32, u32, u32)> {

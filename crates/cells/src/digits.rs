@@ -157,9 +157,9 @@ fn entry<const STEPS: u32, const MODULUS: u32>(i: u32, j: u32) -> u32 {
     digits | carry(climb.i) << CARRY_I | carry(climb.j) << CARRY_J | climb.first << FIRST
 }
 
-/// A turn of all digits: as many sixths of a full turn, counter-clockwise, as its value.
+/// A turn of all digits at once, counter-clockwise.
 ///
-/// A sixth leads from axis k to the sum of i and k, to i, and so on; so a third exchanges the three bits of a digit cyclically, and a half
+/// A sixth of a full turn leads from axis k to the sum of i and k, to i, and so on; so a third exchanges the three bits of a digit cyclically, and a half
 /// turn exchanges each axis for the sum of the two others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Turn {
@@ -172,7 +172,7 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// So many sixths of a turn.
+    /// So many sixths of a full turn: a half turn if they are odd, and thirds.
     pub(crate) const fn sixths(count: u8) -> Self {
         const fn all_ones_if(condition: bool) -> u64 {
             if condition { u64::MAX } else { 0 }
@@ -182,6 +182,7 @@ impl Turn {
         Self { half: all_ones_if(half == 1), third: all_ones_if(thirds == 1), two_thirds: all_ones_if(thirds == 2) }
     }
 
+    /// The digits after the turn.
     #[inline(always)]
     pub(crate) const fn of(self, digits: u64) -> u64 {
         let right = ((digits >> 1) & (ONES * 3)) | (digits & ONES) << 2;

@@ -115,7 +115,7 @@ fn where_h3o_changes_cells_the_error_is_far_below_the_margins() {
 }
 
 #[test]
-#[ignore = "ten minutes: cargo test --release -p hexfloe-cells --lib -- --ignored --nocapture"]
+#[ignore = "minutes: cargo test --release -p hexfloe-cells --lib -- --ignored --nocapture"]
 fn where_h3o_changes_cells_at_very_many_places_the_error_is_far_below_the_margins() {
     measure_all(100_000, 45);
 }

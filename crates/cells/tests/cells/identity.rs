@@ -104,7 +104,7 @@ fn the_borders_of_all_cells_of_a_coarse_resolution_are_those_of_h3o(#[case] reso
 }
 
 #[test]
-#[ignore = "ten minutes: cargo test --release -p hexfloe-cells -- --ignored --nocapture"]
+#[ignore = "minutes: cargo test --release -p hexfloe-cells -- --ignored --nocapture"]
 fn two_hundred_million_points_have_the_cells_of_h3o() {
     for seed in 0..20 {
         anywhere(1_000_000, 1_000 + seed);
