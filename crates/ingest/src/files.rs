@@ -35,6 +35,8 @@ pub(crate) struct RowGroup {
     pub(crate) nans: BTreeMap<i32, u64>,
     /// What is in each of the geometry columns.
     pub(crate) geometries: Vec<GeometrySummary>,
+    /// It is the last of its file.
+    pub(crate) ends_file: bool,
 }
 
 /// What all files of a job share.
@@ -130,7 +132,7 @@ impl FileSet {
     /// Appends a row group to its partition's file. Files are begun, filled and ended in an order that depends on the row
     /// groups alone.
     pub(crate) fn write(&mut self, group: RowGroup, format: &FileFormat) -> Result<(), Error> {
-        let partition = group.partition;
+        let (partition, is_last) = (group.partition, group.ends_file);
         self.clock += 1;
         if !self.open.contains_key(&partition) {
             let file = self.begin(group.values.clone(), format)?;
@@ -148,7 +150,7 @@ impl FileSet {
             self.held -= file.held;
             file.held = file.upload.buffered() + file.writer.flushed_row_groups().len() * file.columns() * FOOTER_BYTES;
             self.held += file.held;
-            if file.writer.bytes_written() >= target {
+            if is_last || file.writer.bytes_written() >= target {
                 self.end(partition)?;
             }
         }

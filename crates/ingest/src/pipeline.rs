@@ -200,6 +200,8 @@ struct Cut {
     batches: Vec<RecordBatch>,
     bytes: usize,
     format: Arc<Format>,
+    /// No more rows of the partition are expected.
+    ends_file: bool,
 }
 
 /// A row group that waits to be written.
@@ -465,10 +467,16 @@ struct Router {
     by_use: BTreeMap<u64, usize>,
     bytes: usize,
     clock: u64,
+    /// Rows appended so far, of all partitions.
+    seen: usize,
     sequence: u64,
     cuts: Vec<Cut>,
     format: Option<Arc<Format>>,
 }
+
+/// Input that comes in the order of its partitions leaves each of them behind. One that got nothing while so many rows went elsewhere
+/// is taken for finished, and so is its file, if there is enough in it to be a file: memory then holds a few of them instead of all.
+const IDLE_ROWS: usize = 4 * ROW_GROUP_ROWS;
 
 #[derive(Default)]
 struct Buffer {
@@ -478,6 +486,10 @@ struct Buffer {
     bytes: usize,
     value_bytes: usize,
     last_used: u64,
+    /// [`Router::seen`] when it was last appended to.
+    last_seen: usize,
+    /// Rows since its last file was ended.
+    in_file: usize,
 }
 
 impl Router {
@@ -490,6 +502,7 @@ impl Router {
             by_use: BTreeMap::new(),
             bytes: 0,
             clock: 0,
+            seen: 0,
             sequence: 0,
             cuts: Vec::new(),
             format: None,
@@ -503,6 +516,9 @@ impl Router {
             self.buffers.len() - 1
         });
         self.clock += 1;
+        let before = self.seen;
+        self.seen += rows.num_rows();
+        self.buffers[partition].last_seen = self.seen;
         let bytes_per_row = bytes / rows.num_rows().max(1);
         let value_bytes_per_row = (value_bytes / rows.num_rows().max(1)).max(1);
         // A row group ends exactly where it is full, wherever batches end.
@@ -513,6 +529,7 @@ impl Router {
             let head = rows.slice(0, room);
             rows = rows.slice(room, rows.num_rows() - room);
             buffer.rows += room;
+            buffer.in_file += room;
             buffer.bytes += bytes_per_row * room;
             buffer.value_bytes += value_bytes_per_row * room;
             self.by_use.remove(&buffer.last_used);
@@ -521,17 +538,31 @@ impl Router {
             buffer.batches.push(head);
             self.bytes += bytes_per_row * room;
             if buffer.rows == ROW_GROUP_ROWS || buffer.value_bytes >= self.row_group_bytes {
-                self.cut(partition);
+                self.cut(partition, false);
             }
+        }
+        if before / ROW_GROUP_ROWS != self.seen / ROW_GROUP_ROWS {
+            self.finish_idle();
         }
         while self.bytes > self.limit
             && let Some((_, &oldest)) = self.by_use.first_key_value()
         {
-            self.cut(oldest);
+            self.cut(oldest, false);
         }
     }
 
-    fn cut(&mut self, partition: usize) {
+    /// Ends the files of partitions that were left behind. One with few rows waits for more, or for the end.
+    fn finish_idle(&mut self) {
+        let is_idle = |buffer: &Buffer| self.seen - buffer.last_seen > IDLE_ROWS;
+        let by_age = self.by_use.values().copied().take_while(|&partition| is_idle(&self.buffers[partition]));
+        let idle: Vec<usize> = by_age.filter(|&partition| self.buffers[partition].in_file >= ROW_GROUP_ROWS).collect();
+        for partition in idle {
+            self.cut(partition, true);
+            self.buffers[partition].in_file = 0;
+        }
+    }
+
+    fn cut(&mut self, partition: usize, ends_file: bool) {
         let buffer = &mut self.buffers[partition];
         self.by_use.remove(&buffer.last_used);
         let Some(format) = self.format.clone() else { return };
@@ -540,7 +571,7 @@ impl Router {
         let bytes = std::mem::take(&mut buffer.bytes);
         (buffer.rows, buffer.value_bytes) = (0, 0);
         self.bytes -= bytes;
-        self.cuts.push(Cut { sequence: self.sequence, partition, values, batches, bytes, format });
+        self.cuts.push(Cut { sequence: self.sequence, partition, values, batches, bytes, format, ends_file });
         self.sequence += 1;
     }
 
@@ -556,7 +587,7 @@ impl Router {
     fn flush(&mut self) {
         for partition in 0..self.buffers.len() {
             if self.buffers[partition].rows > 0 {
-                self.cut(partition);
+                self.cut(partition, false);
             }
         }
     }
@@ -579,7 +610,7 @@ impl Format {
 
 /// Encodes one column after the other, letting go of its rows as it is done.
 fn encode(cut: Cut) -> Result<RowGroup, Error> {
-    let Cut { partition, values, batches, format, .. } = cut;
+    let Cut { partition, values, batches, format, ends_file, .. } = cut;
     let rows = batches.iter().map(RecordBatch::num_rows).sum::<usize>() as u64;
     let mut columns: Vec<std::vec::IntoIter<ArrayRef>> =
         batches.into_iter().map(|batch| batch.columns().to_vec().into_iter()).collect();
@@ -614,7 +645,7 @@ fn encode(cut: Cut) -> Result<RowGroup, Error> {
             chunks.push(writer.close()?);
         }
     }
-    Ok(RowGroup { partition, values, chunks, rows, nans, geometries: summaries })
+    Ok(RowGroup { partition, values, chunks, rows, nans, geometries: summaries, ends_file })
 }
 
 /// NaNs in a column of floating point.
@@ -633,4 +664,58 @@ fn nans_of<T: ArrowPrimitiveType>(array: &ArrayRef, is_nan: impl Fn(T::Native) -
         _ => array.iter().flatten().filter(|value| is_nan(*value)).count(),
     };
     count as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::Int32Array;
+    use arrow::datatypes::{Field, Schema};
+
+    use super::*;
+
+    fn format(schema: &SchemaRef) -> Arc<Format> {
+        let root = ArrowSchemaConverter::new().schema_root("table").convert(schema).unwrap().root_schema_ptr();
+        let writer = SerializedFileWriter::new(Vec::new(), Arc::clone(&root), Arc::default()).unwrap();
+        let factory = ArrowRowGroupWriterFactory::new(&writer, Arc::clone(schema));
+        let file = FileFormat { schema: root, properties: Arc::default(), geometries: Arc::new([]) };
+        Arc::new(Format { schema: Arc::clone(schema), factory, file, geometries: Vec::new() })
+    }
+
+    /// So many rows of a partition.
+    fn routed(schema: &SchemaRef, partition: u8, rows: usize) -> Routed {
+        let rows = RecordBatch::try_new(Arc::clone(schema), vec![Arc::new(Int32Array::from(vec![0; rows]))]).unwrap();
+        let bytes = rows.num_rows() * 4;
+        Routed { key: Box::new([partition]), values: Struct::empty(), rows, bytes, value_bytes: bytes }
+    }
+
+    /// The row groups of pieces of partitions: partition, rows, and whether its file ends.
+    fn cuts(pieces: &[(u8, usize)]) -> Vec<(usize, usize, bool)> {
+        let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("a", DataType::Int32, false)]));
+        let mut router = Router::new(usize::MAX, usize::MAX);
+        router.format = Some(format(&schema));
+        for &(partition, rows) in pieces {
+            router.append(routed(&schema, partition, rows));
+        }
+        router.flush();
+        let rows = |cut: &Cut| cut.batches.iter().map(RecordBatch::num_rows).sum();
+        router.cuts.iter().map(|cut| (cut.partition, rows(cut), cut.ends_file)).collect()
+    }
+
+    #[test]
+    fn a_partition_that_was_left_behind_is_finished() {
+        let (full, some) = (ROW_GROUP_ROWS, 1_000);
+        let elsewhere = vec![(1, full); 5];
+        let cut = cuts(&[&[(0, full), (0, some)], &elsewhere[..], &[(0, some)]].concat());
+        // It is finished before the last row group elsewhere is full, and begins anew.
+        assert_eq!(cut[0], (0, full, false));
+        assert_eq!(cut.iter().filter(|cut| cut.0 == 0 && cut.2).collect::<Vec<_>>(), [&(0, some, true)]);
+        assert_eq!(cut.last(), Some(&(0, some, false)));
+    }
+
+    #[test]
+    fn a_partition_with_few_rows_waits_for_more() {
+        let elsewhere = vec![(1, ROW_GROUP_ROWS); 20];
+        let cut = cuts(&[&[(0, 1_000)], &elsewhere[..], &[(0, 1_000)]].concat());
+        assert_eq!(cut.iter().filter(|cut| cut.0 == 0).collect::<Vec<_>>(), [&(0, 2_000, false)]);
+    }
 }
