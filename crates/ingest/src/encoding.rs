@@ -2,15 +2,17 @@
 //!
 //! Trying a dictionary on values that hardly repeat costs a third of the encoding time and leaves a dead dictionary page in
 //! the file, so it is used where a sample says that it pays. The rest is plain, or with `encodings = "compact"` delta for
-//! integers and times and byte-stream-split for floating point and cells, which halves such columns. Codec, sizes of pages
-//! and dictionaries, and Bloom filters are those that the table's properties ask for.
+//! integers and times and byte-stream-split for cells, which halves such columns. Floating point is split where the sample gets
+//! smaller by it: coordinates do, while numbers of few decimals repeat enough for the codec to find them whole, and are twice as large
+//! split. Codec, sizes of pages and dictionaries, and Bloom filters are those that the table's properties ask for.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use arrow::datatypes::{DataType, Int64Type};
+use arrow::datatypes::{DataType, FieldRef, Int64Type, Schema};
 use hexfloe_commit::ParquetSettings;
+use parquet::arrow::ArrowWriter;
 use parquet::basic::Encoding;
 use parquet::file::properties::WriterPropertiesPtr;
 use parquet::schema::types::ColumnPath;
@@ -44,7 +46,9 @@ pub(crate) fn properties(
                 | DataType::Date32
                 | DataType::Time64(_)
                 | DataType::Timestamp(_, _) => Some(Encoding::DELTA_BINARY_PACKED),
-                DataType::Float32 | DataType::Float64 => Some(Encoding::BYTE_STREAM_SPLIT),
+                DataType::Float32 | DataType::Float64 if is_smaller_split(field, column, settings) => {
+                    Some(Encoding::BYTE_STREAM_SPLIT)
+                }
                 _ => None,
             };
             if let Some(encoding) = encoding {
@@ -53,6 +57,23 @@ pub(crate) fn properties(
         }
     }
     Arc::new(builder.build())
+}
+
+/// Whether the first rows of a column are fewer bytes byte-stream-split than plain, both compressed as the table has it.
+fn is_smaller_split(field: &FieldRef, column: &ArrayRef, settings: &ParquetSettings) -> bool {
+    let sample = column.slice(0, column.len().min(SAMPLE));
+    let size = |encoding| -> Option<usize> {
+        let path = ColumnPath::from(field.name().as_str());
+        let properties = settings.writer_properties().set_dictionary_enabled(false).set_column_encoding(path, encoding);
+        let schema = Arc::new(Schema::new(vec![Arc::clone(field)]));
+        let batch = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::clone(&sample)]).ok()?;
+        let mut writer = ArrowWriter::try_new(Vec::new(), schema, Some(properties.build())).ok()?;
+        writer.write(&batch).ok()?;
+        writer.flush().ok()?;
+        Some(writer.bytes_written())
+    };
+    // What cannot be written now will be told of when the rows are.
+    size(Encoding::BYTE_STREAM_SPLIT).zip(size(Encoding::PLAIN)).is_some_and(|(split, plain)| split < plain)
 }
 
 /// Whether a dictionary is likely to pay: text always tries (the writer falls back when it does not), other values when at
@@ -116,6 +137,11 @@ mod tests {
             ("kind", Arc::new((0..rows).map(|row| row % 4).collect::<Int64Array>())),
             ("cell", Arc::new((0..rows).map(|row| row * 7_919).collect::<Int64Array>())),
             ("lat", Arc::new((0..1_000_u32).map(|row| f64::from(row) / 7.0).collect::<Float64Array>())),
+            // Multiples of a hundredth: whole, they are more alike than their bytes are.
+            (
+                "price",
+                Arc::new((0..1_000_u32).map(|row| f64::from(row * 7_919 % 1_009) / 100.0).collect::<Float64Array>()),
+            ),
             ("name", Arc::new((0..rows).map(|row| Some(row.to_string())).collect::<StringArray>())),
         ];
         RecordBatch::try_from_iter(columns).unwrap()
@@ -139,6 +165,7 @@ mod tests {
         assert_eq!(encoding("cell"), Some(Encoding::BYTE_STREAM_SPLIT));
         assert_eq!(encoding("lat"), Some(Encoding::BYTE_STREAM_SPLIT));
         assert_eq!(encoding("kind"), None);
+        assert_eq!(encoding("price"), None);
     }
 
     #[test]

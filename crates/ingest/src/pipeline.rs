@@ -704,7 +704,7 @@ mod tests {
     #[test]
     fn a_partition_that_was_left_behind_is_finished() {
         let (full, some) = (ROW_GROUP_ROWS, 1_000);
-        let elsewhere = vec![(1, full); 5];
+        let elsewhere = [(1, full); 5];
         let cut = cuts(&[&[(0, full), (0, some)], &elsewhere[..], &[(0, some)]].concat());
         // It is finished before the last row group elsewhere is full, and begins anew.
         assert_eq!(cut[0], (0, full, false));
@@ -714,7 +714,7 @@ mod tests {
 
     #[test]
     fn a_partition_with_few_rows_waits_for_more() {
-        let elsewhere = vec![(1, ROW_GROUP_ROWS); 20];
+        let elsewhere = [(1, ROW_GROUP_ROWS); 20];
         let cut = cuts(&[&[(0, 1_000)], &elsewhere[..], &[(0, 1_000)]].concat());
         assert_eq!(cut.iter().filter(|cut| cut.0 == 0).collect::<Vec<_>>(), [&(0, 2_000, false)]);
     }
