@@ -15,6 +15,9 @@ use crate::Error;
 /// takes more than 10,000 of them. A smaller object is written in one request.
 const PART_SIZE: usize = 8 << 20;
 
+/// Of a file on a local disk, which asks for nothing: large enough for few system calls, and small where many files are open.
+const LOCAL_PART_SIZE: usize = 1 << 20;
+
 /// Parts that one process has in flight, however many objects it writes at once.
 pub(crate) const PARTS_IN_FLIGHT: usize = 6;
 
@@ -22,12 +25,13 @@ pub(crate) const PARTS_IN_FLIGHT: usize = 6;
 ///
 /// Parts are sent while further bytes are made. Dropping it without finishing leaves no object under the name;
 /// [`Upload::abort`] also frees what the store holds of it, and so does any method that fails; a drop only asks for it. Bytes in memory are
-/// bounded by one part (8 MiB) and the piece last written, and by 6 parts in flight for the whole process.
+/// bounded by one part (8 MiB, on a local disk 1 MiB) and the piece last written, and by 6 parts in flight for the whole process.
 pub struct Upload {
     store: Arc<dyn ObjectStore>,
     path: Path,
     location: String,
     buffer: BytesMut,
+    part_size: usize,
     parts: Option<Box<dyn MultipartUpload>>,
     sending: JoinSet<object_store::Result<()>>,
     in_flight: Arc<Semaphore>,
@@ -36,11 +40,14 @@ pub struct Upload {
 
 impl Upload {
     pub(crate) fn new(store: Arc<dyn ObjectStore>, path: Path, location: String, in_flight: Arc<Semaphore>) -> Self {
+        let part_size =
+            if location.contains("://") && !location.starts_with("file:") { PART_SIZE } else { LOCAL_PART_SIZE };
         Self {
             store,
             path,
             location,
             buffer: BytesMut::new(),
+            part_size,
             parts: None,
             sending: JoinSet::new(),
             in_flight,
@@ -66,8 +73,8 @@ impl Upload {
     pub async fn write(&mut self, bytes: Bytes) -> Result<(), Error> {
         self.written += bytes.len() as u64;
         self.buffer.extend_from_slice(&bytes);
-        while self.buffer.len() >= PART_SIZE {
-            let part = self.buffer.split_to(PART_SIZE).freeze();
+        while self.buffer.len() >= self.part_size {
+            let part = self.buffer.split_to(self.part_size).freeze();
             if let Err(error) = self.send(part).await {
                 return Err(self.fail(error).await);
             }
