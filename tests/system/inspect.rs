@@ -144,15 +144,16 @@ fn a_system_that_is_given_holds_for_columns_of_any_name() {
 #[test]
 fn a_file_behind_a_url_is_looked_at_and_its_job_lands_it() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/points.csv", server.local_addr().unwrap());
+    let url = format!("http://{}/points.csv?layer=stops", server.local_addr().unwrap());
     std::thread::spawn(move || {
         for stream in server.incoming() {
             let mut stream = stream.unwrap();
             let mut request = BufReader::new(stream.try_clone().unwrap());
             let mut line = String::new();
-            while request.read_line(&mut line).unwrap() > 2 {
-                line.clear();
-            }
+            request.read_line(&mut line).unwrap();
+            // What is asked for is a part of where it is.
+            assert!(line.contains("?layer=stops"), "{line}");
+            while request.read_line(&mut line).unwrap() > 2 {}
             let body = "id,lat,lon\n1,48.25,16.5\n";
             let head =
                 "HTTP/1.1 200 OK\r\nlast-modified: Mon, 30 Nov 2026 00:00:00 GMT\r\netag: \"1\"\r\nconnection: close";
@@ -167,4 +168,51 @@ fn a_file_behind_a_url_is_looked_at_and_its_job_lands_it() {
     assert_eq!(lake.ingest(&["job.toml"]).committed()["rows"], 1);
     let gone = lake.hexfloe(&["inspect", "http://127.0.0.1:1/gone.csv"]).ends(Exit::Input);
     assert!(gone.stdout.contains("http://127.0.0.1:1/gone.csv"), "{}", gone.stdout);
+}
+
+#[test]
+fn decimal_commas_are_seen() {
+    let lake = Lake::with_points("id;lat;lon;height\n1;48,25;16,5;171\n2;\"47,5\";-1,25;3,5\n");
+    let run = lake.hexfloe(&["inspect", "points.csv", "--job"]).ends(Exit::Done);
+    assert!(run.stdout.contains("decimal_comma = true") && run.stdout.contains("891e15b6d77ffff"), "{}", run.stdout);
+    assert_eq!(lake.ingest(&["job.toml"]).committed()["rows"], 2);
+}
+
+#[rstest]
+#[case::web_page("stops.csv", "<!DOCTYPE html>\n<title>Log in</title>\n", "HTML")]
+#[case::kml("stops.kml", "<?xml version=\"1.0\"?>\n<kml/>\n", "ogr2ogr")]
+#[case::array("stops.json", "[{\"lat\":1,\"lon\":2}]", "jq")]
+#[case::utf16("stops.csv", "\u{feff}lat;lon\n", "iconv")]
+fn what_is_no_table_is_told_for_what_it_is(#[case] file: &str, #[case] content: &str, #[case] told: &str) {
+    let lake = Lake::new();
+    let content = match told {
+        "iconv" => content.encode_utf16().flat_map(u16::to_le_bytes).collect(),
+        _ => content.as_bytes().to_vec(),
+    };
+    lake.write(file, content);
+    let run = lake.hexfloe(&["inspect", file, "--job"]).ends(Exit::Input);
+    assert!(run.stdout.contains(told), "{}", run.stdout);
+    assert!(!lake.path("job.toml").exists());
+}
+
+#[test]
+fn a_job_beside_its_file_moves_with_it() {
+    let lake = Lake::new();
+    lake.write("a/points.csv", "id,lat,lon\n1,48.25,16.5\n");
+    lake.hexfloe(&["inspect", "a/points.csv", "--job", "a/job.toml"]).ends(Exit::Done);
+    std::fs::rename(lake.path("a"), lake.path("b")).unwrap();
+    assert_eq!(lake.ingest(&["b/job.toml"]).committed()["rows"], 1);
+    let again = lake.hexfloe(&["inspect", "b/points.csv", "--job", "b/job.toml"]).ends(Exit::Usage);
+    assert!(again.stderr.contains("is there already"), "{}", again.stderr);
+}
+
+#[test]
+fn the_box_is_in_the_system_of_the_file_and_another_system_is_told_of() {
+    let lake = Lake::new();
+    lake.write("grid.csv", "id,x,y\n1,530000,180000\n");
+    let grid = lake.hexfloe(&["inspect", "grid.csv", "--crs", "EPSG:27700", "--json"]).ends(Exit::Done).report();
+    assert_eq!(grid["layers"][0]["geometry"]["bbox"], json!([530_000.0, 180_000.0, 530_000.0, 180_000.0]));
+    let countries = example("countries/naturalearth_lowres.shp");
+    let run = lake.hexfloe(&["inspect", &countries, "--crs", "EPSG:27700"]).ends(Exit::Done);
+    assert!(run.stdout.contains("--crs EPSG:27700 is not used"), "{}", run.stdout);
 }

@@ -32,7 +32,7 @@ pub(crate) fn look(arguments: &LookArguments) -> Result<(), Failure> {
         let layers: Vec<String> = inspection.layers.iter().map(told).collect();
         display::print(&layers.join("\n"))?;
     }
-    if let Some(path) = &arguments.job {
+    if let Some(path) = arguments.job.as_ref().filter(|_| inspection.layers.iter().any(|layer| layer.job.is_some())) {
         write_job(path, &inspection, &base)?;
     }
     let unread = inspection.layers.iter().filter(|layer| layer.error.is_some()).count();
@@ -98,16 +98,24 @@ fn write_job(path: &Path, inspection: &Inspection, base: &Path) -> Result<(), Fa
     let job = match path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         Some(_) if !layer.file.contains("://") => {
             let absolute: PathBuf = base.join(&layer.file);
-            job.replace(
-                &format!("paths = [{:?}]", layer.file),
-                &format!("paths = [{:?}]", absolute.display().to_string()),
-            )
+            let folder = path.parent().map(|folder| base.join(folder)).unwrap_or_default();
+            let place = absolute.strip_prefix(folder).unwrap_or(&absolute);
+            let written = |place: &str| format!("paths = [{}]", hexfloe_ingest::toml_text(place));
+            job.replace(&written(&layer.file), &written(&place.display().to_string()))
         }
         _ => job.clone(),
     };
-    let refuse = |error: std::io::Error| Failure::configuration(format!("cannot write {}: {error}", path.display()));
+    let refuse = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => Failure::configuration(format!(
+            "{} is there already: remove it, or name another file with --job",
+            path.display()
+        )),
+        _ => Failure::configuration(format!("cannot write {}: {error}", path.display())),
+    };
     let mut file = std::fs::File::create_new(path).map_err(refuse)?;
     file.write_all(job.as_bytes()).map_err(refuse)?;
-    display::say(&format!("wrote {}; next: hexfloe ingest {}", path.display(), path.display()));
+    let unknown = layer.geometry.as_ref().is_some_and(|place| place.crs.is_none());
+    let first = if unknown { "set geometry.crs in it, then " } else { "" };
+    display::say(&format!("wrote {}; next: {first}hexfloe ingest {}", path.display(), path.display()));
     Ok(())
 }

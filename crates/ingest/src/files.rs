@@ -1,6 +1,6 @@
 //! The data files of one attempt: row groups in, uploaded and described files out.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use hexfloe_batch::{GeoColumn, GeoCrs, GeometrySummary, geo_metadata};
@@ -9,11 +9,12 @@ use hexfloe_crs::Crs;
 use hexfloe_store::{Store, Upload};
 use iceberg::spec::{DataFile, Struct, TableMetadata};
 use parquet::arrow::arrow_writer::ArrowColumnChunk;
-use parquet::file::metadata::KeyValue;
+use parquet::file::metadata::{KeyValue, ParquetMetaData};
 use parquet::file::properties::WriterPropertiesPtr;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::TypePtr;
 use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 
 use crate::Error;
 use crate::destination::Destination;
@@ -24,6 +25,9 @@ const TARGET_FILE_BYTES: usize = 512 << 20;
 
 /// About what an open file holds for the footer, for each column of each row group.
 const FOOTER_BYTES: usize = 512;
+
+/// So many files may wait for the store's last answer while others are written.
+const FILES_ENDING: usize = 4;
 
 /// An encoded row group of one partition.
 pub(crate) struct RowGroup {
@@ -88,9 +92,22 @@ pub(crate) struct FileSet {
     open: HashMap<usize, OpenFile>,
     /// Open files, by when they were last appended to.
     by_use: BTreeMap<u64, usize>,
+    /// Files whose last bytes are on their way, in the order in which they ended.
+    ending: VecDeque<EndingFile>,
     done: Vec<DataFile>,
     begun: Vec<String>,
     clock: u64,
+}
+
+/// A file that is all encoded.
+struct EndingFile {
+    location: String,
+    footer: ParquetMetaData,
+    values: Struct,
+    rows: u64,
+    nans: BTreeMap<i32, u64>,
+    /// Its size, when the store has it.
+    upload: JoinHandle<Result<u64, hexfloe_store::Error>>,
 }
 
 struct OpenFile {
@@ -123,6 +140,7 @@ impl FileSet {
             held: 0,
             open: HashMap::new(),
             by_use: BTreeMap::new(),
+            ending: VecDeque::new(),
             done: Vec::new(),
             begun: Vec::new(),
             clock: 0,
@@ -201,22 +219,36 @@ impl FileSet {
         let footer = file.writer.finish()?;
         let rest = std::mem::take(file.writer.inner_mut());
         let location = file.upload.location().to_owned();
-        let mut upload = file.upload;
-        let size = self.runtime.block_on(async {
+        let OpenFile { mut upload, values, rows, nans, .. } = file;
+        // The next file need not wait for the store's answer.
+        let upload = self.runtime.spawn(async move {
             upload.write(rest.into()).await?;
             upload.finish().await
-        })?;
+        });
+        self.ending.push_back(EndingFile { location, footer, values, rows, nans, upload });
+        while self.ending.len() > FILES_ENDING {
+            self.await_oldest()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the file that ended first, if there is one, and describes it.
+    fn await_oldest(&mut self) -> Result<(), Error> {
+        let Some(EndingFile { location, footer, values, rows, nans, upload }) = self.ending.pop_front() else {
+            return Ok(());
+        };
+        let size = self.runtime.block_on(upload).map_err(|_| Error::Panicked)??;
         let metadata = self.runtime.block_on(self.destination.table())?.metadata();
         let failed = Error::iceberg("describe a data file");
         let metrics = FileMetrics::from_footer(&footer, metadata).map_err(&failed)?;
         let described = metrics
             .describe()
             .file_path(location)
-            .partition(file.values)
+            .partition(values)
             .partition_spec_id(metadata.default_partition_spec_id())
-            .record_count(file.rows)
+            .record_count(rows)
             .file_size_in_bytes(size)
-            .nan_value_counts(file.nans.into_iter().collect())
+            .nan_value_counts(nans.into_iter().collect())
             .build();
         let described = described
             .map_err(|error| failed(iceberg::Error::new(iceberg::ErrorKind::Unexpected, error.to_string())))?;
@@ -231,13 +263,19 @@ impl FileSet {
         for partition in partitions {
             self.end(partition)?;
         }
+        while !self.ending.is_empty() {
+            self.await_oldest()?;
+        }
         Ok(std::mem::take(&mut self.done))
     }
 
     /// Removes everything this attempt has written. Nothing refers to it yet.
     pub(crate) fn discard(self) {
-        let Self { open, begun, store, runtime, .. } = self;
+        let Self { open, ending, begun, store, runtime, .. } = self;
         runtime.block_on(async {
+            for file in ending {
+                let _ = file.upload.await;
+            }
             for file in open.into_values() {
                 // What cannot be removed is left to cleanup.
                 let _ = file.upload.abort().await;

@@ -148,8 +148,11 @@ fn inspect_copies(url: &str, remotes: &Remotes, options: &InspectOptions<'_>) ->
         Ok(copies) => copies,
         Err(error) => return vec![Layer { error: Some(told(&error.into())), ..Layer::of(url) }],
     };
+    // What a query asks for is part of where the file is.
+    let only = copies.files().count() == 1;
     let of_copy = |(name, path): (&str, &Path)| {
         let path = path.display().to_string();
+        let name = if only { url } else { name };
         let mut layers = Given { name, path: &path }.inspect(options);
         for error in layers.iter_mut().filter_map(|layer| layer.error.as_mut()) {
             *error = error.replace(&path, name);
@@ -236,6 +239,7 @@ impl Layer {
 struct Guess {
     format: Format,
     delimiter: Option<char>,
+    decimal_comma: bool,
 }
 
 impl Guess {
@@ -243,7 +247,7 @@ impl Guess {
         let path = base.join(file);
         let name = file.to_ascii_lowercase();
         if path.is_dir() {
-            return Ok(Self { format: Format::Shapefile, delimiter: None });
+            return Ok(Self { format: Format::Shapefile, delimiter: None, decimal_comma: false });
         }
         let head = Source::head(&path, HEAD)?;
         let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&head);
@@ -268,14 +272,14 @@ impl Guess {
         } else if ends(".shp") || ends(".gpkg") || ends(".fgb") || ends(".parquet") || ends(".zip") {
             let problem = "its name says what its first bytes do not: it is cut off, or another file";
             return Err(Error::Job(format!("{file}: {problem}")));
-        } else if head.contains(&0) {
-            let problem = "it is no text, and none of the formats that are known by their first bytes";
+        } else if let Some(problem) = other_than_table(head) {
             return Err(Error::Job(format!("{file}: {problem}")));
         } else {
             Format::Csv
         };
         let delimiter = (format == Format::Csv).then(|| delimiter(head)).flatten();
-        Ok(Self { format, delimiter })
+        let decimal_comma = delimiter.is_some_and(|delimiter| has_decimal_commas(head, delimiter));
+        Ok(Self { format, delimiter, decimal_comma })
     }
 
     fn says_geo(file: &str, base: &Path) -> bool {
@@ -294,6 +298,7 @@ impl Guess {
         settings.layer = layer;
         if let Some(delimiter) = self.delimiter {
             settings.csv.delimiter = delimiter;
+            settings.csv.decimal_comma = self.decimal_comma;
         }
         settings
     }
@@ -312,6 +317,33 @@ fn json_format(head: &[u8]) -> Format {
         _ if has("FeatureCollection") || has("Topology") || (has("Feature") && has("geometry")) => Format::Geojson,
         _ => Format::Ndjson,
     }
+}
+
+/// What text that is in no format is, as far as it does not look like a table.
+fn other_than_table(head: &[u8]) -> Option<&'static str> {
+    let begins = head.trim_ascii_start();
+    if begins.starts_with(b"<") {
+        return Some("it is HTML or XML: convert KML and GML, for example with ogr2ogr; a web page is not the file");
+    }
+    if begins.starts_with(b"[") {
+        return Some("it is a JSON array: write one object a line, for example with jq -c '.[]'");
+    }
+    if head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff]) {
+        return Some("it is UTF-16: convert it, for example with iconv -f UTF-16 -t UTF-8");
+    }
+    head.contains(&0).then_some("it is no text, and none of the formats that are known by their first bytes")
+}
+
+/// Whether numbers in the first lines have a comma where others have a point.
+fn has_decimal_commas(head: &[u8], delimiter: char) -> bool {
+    let text = String::from_utf8_lossy(head);
+    let is_number = |field: &str| {
+        let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        let field = field.trim().trim_matches('"');
+        let field = field.strip_prefix('-').unwrap_or(field);
+        field.split_once(',').is_some_and(|(whole, part)| digits(whole) && digits(part))
+    };
+    delimiter != ',' && text.lines().skip(1).take(100).any(|line| line.split(delimiter).any(is_number))
 }
 
 /// The character that the first line has most of.
@@ -355,7 +387,10 @@ fn look(layer: &mut Layer, settings: SourceSettings, options: &InspectOptions<'_
             let at = Rows { first: batch.first_row, batch: &batch.batch };
             if let Some(positions) = &found.positions {
                 at.locate(layer, positions, &cells, &mut summary)?;
-            } else if let Some(Place { column, .. }) = &found.place {
+            }
+            if let (None | Some(Positions::Projected { .. }), Some(Place { column, .. })) =
+                (&found.positions, &found.place)
+            {
                 at.summarise(column, &mut summary)?;
             }
             layer.rows += batch.batch.num_rows() as u64;
@@ -423,7 +458,7 @@ impl Names {
 
     fn geometry_settings(&self) -> String {
         match self.keeps_geometry && self.geometry != spatial::GEOMETRY_COLUMN {
-            true => format!("store_column = {}\n", quoted(&self.geometry)),
+            true => format!("store_column = {}\n", toml_text(&self.geometry)),
             false => String::new(),
         }
     }
@@ -452,7 +487,7 @@ fn find(
             crs_from: "format",
             ..Place::default()
         };
-        let settings = format!("lat = {}\nlon = {}\n", quoted(&lat), quoted(&lon));
+        let settings = format!("lat = {}\nlon = {}\n", toml_text(&lat), toml_text(&lon));
         let positions = Some(Positions::Points(PointColumns::LatLon { lat, lon }));
         return Ok(Found { positions, place: Some(place), settings });
     }
@@ -467,7 +502,7 @@ fn find(
             "columns `{x}` and `{y}` look like coordinates, and nothing says of which system: give --crs, for example \
              --crs EPSG:27700"
         ));
-        let settings = format!("x = {}\ny = {}\n# crs = \"EPSG:…\"\n", quoted(&x), quoted(&y));
+        let settings = format!("x = {}\ny = {}\n# crs = \"EPSG:…\"\n", toml_text(&x), toml_text(&y));
         let place = Place { column: format!("{x}, {y}"), crs_from: "nowhere", ..Place::default() };
         return Ok(Found { positions: None, place: Some(place), settings });
     }
@@ -477,7 +512,7 @@ fn find(
 
 /// Two columns of coordinates of a system that is given.
 fn of_coordinates(x: String, y: String, crs: &Crs) -> Result<Found, Error> {
-    let settings = format!("x = {}\ny = {}\ncrs = {}\n", quoted(&x), quoted(&y), quoted(&crs.key()));
+    let settings = format!("x = {}\ny = {}\ncrs = {}\n", toml_text(&x), toml_text(&y), toml_text(&crs.key()));
     let place =
         Place { column: format!("{x}, {y}"), crs: Some(crs.to_string()), crs_from: "given", ..Place::default() };
     let system = std::sync::Arc::new(LonLatTransform::from(crs)?);
@@ -498,11 +533,16 @@ fn of_column(
         (Some(crs), None) => (Some(crs), "format"),
         (None, None) => (None, "nowhere"),
     };
+    if let (Some(crs), Some(given), "file") = (&crs, given, crs_from)
+        && !crs.is_same(given)
+    {
+        problems.push(format!("--crs {given} is not used: the file says {crs}, and one of them is wrong"));
+    }
     let place =
         Place { column: column.to_owned(), crs: crs.as_ref().map(ToString::to_string), crs_from, ..Place::default() };
-    let mut settings = format!("column = {}\n", quoted(column));
+    let mut settings = format!("column = {}\n", toml_text(column));
     match (&crs, crs_from) {
-        (Some(crs), "given") => settings += &format!("crs = {}\n", quoted(&crs.key())),
+        (Some(crs), "given") => settings += &format!("crs = {}\n", toml_text(&crs.key())),
         (None, _) => settings += "# crs = \"EPSG:…\"\n",
         _ => {}
     }
@@ -544,7 +584,10 @@ impl Rows<'_> {
             }
         }
         if let Some(geometries) = columns.first().and_then(|column| column.as_binary_view_opt()) {
-            summary.update(geometries)?;
+            // The box is told in the system of the file.
+            if !matches!(positions, Positions::Projected { .. }) {
+                summary.update(geometries)?;
+            }
             for row in (0..geometries.len()).filter(|row| !rejected[*row]) {
                 if geometries.is_null(row) {
                     layer.null_geometries += 1;
@@ -599,7 +642,10 @@ fn judge(layer: &mut Layer) {
         problems.push(format!("{} with an empty geometry: as those without", rows(layer.empty_geometries)));
     }
     for (code, count) in &layer.rejects {
-        problems.push(format!("{} cannot be used ({code})", rows(*count)));
+        problems.push(format!(
+            "{} cannot be used ({code}): the ingest refuses the file, unless quality.on_reject = \"quarantine\"",
+            rows(*count)
+        ));
     }
     if let Some(first) = &layer.first_reject {
         problems.push(format!("the first of them: {first}"));
@@ -664,20 +710,21 @@ fn job(source: &SourceSettings, geometry: &str, names: &Names) -> String {
     let path = source.paths.first().map_or("", String::as_str);
     let mut job = format!(
         "[source]\nname = {}\nformat = \"{}\"\npaths = [{}]\n",
-        quoted(&source.name),
+        toml_text(&source.name),
         source.format,
-        quoted(path)
+        toml_text(path)
     );
     if let Some(layer) = &source.layer {
-        let _ = writeln!(job, "layer = {}", quoted(layer));
+        let _ = writeln!(job, "layer = {}", toml_text(layer));
     }
     if source.csv.delimiter != ',' && source.format == Format::Csv {
-        let _ = writeln!(job, "csv = {{ delimiter = {} }}", quoted(&source.csv.delimiter.to_string()));
+        let comma = if source.csv.decimal_comma { ", decimal_comma = true" } else { "" };
+        let _ = writeln!(job, "csv = {{ delimiter = {}{comma} }}", toml_text(&source.csv.delimiter.to_string()));
     }
     if !geometry.is_empty() {
         let _ = write!(job, "\n[geometry]\n{geometry}\n[h3]\nresolution = {RESOLUTION}\n");
         if names.cell != CELL_COLUMN {
-            let _ = writeln!(job, "column = {}", quoted(&names.cell));
+            let _ = writeln!(job, "column = {}", toml_text(&names.cell));
         }
     }
     let _ = write!(job, "\n[batch]\ngranularity = \"files\"\n\n[table]\nname = \"landing.{table}\"\n");
@@ -685,6 +732,7 @@ fn job(source: &SourceSettings, geometry: &str, names: &Names) -> String {
 }
 
 /// A text as TOML writes it.
-fn quoted(text: &str) -> String {
+#[must_use]
+pub fn toml_text(text: &str) -> String {
     toml::Value::from(text).to_string()
 }

@@ -76,7 +76,7 @@ mod types;
 
 pub use error::{Error, ErrorKind};
 pub use groups::{BatchEnd, Fate, JobRun};
-pub use inspect::{Column, InspectOptions, Inspection, Layer, Place, Sample, inspect};
+pub use inspect::{Column, InspectOptions, Inspection, Layer, Place, Sample, inspect, toml_text};
 pub use job::{
     BatchSettings, ByteSize, CatalogReference, CoverContainment, CoverSettings, DedupeSettings, Encodings,
     GeometryRepair, GeometrySettings, GeometryStore, Granularity, H3Settings, Job, Keep, LimitSettings, Mode,
