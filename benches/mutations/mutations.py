@@ -9,6 +9,7 @@ import dataclasses
 COMMITTER = "crates/commit/src/committer.rs"
 PLAN = "crates/commit/src/plan.rs"
 SNAPSHOT = "crates/commit/src/snapshot.rs"
+MANIFEST_BYTES = "crates/commit/src/manifest_bytes.rs"
 ORPHANS = "crates/orphan-cleanup/src/orphans.rs"
 GROUPS = "crates/ingest/src/groups.rs"
 
@@ -181,6 +182,16 @@ MUTATIONS = (
                 if SWITCH { -1 } else { sequence_number(entry)? },
                 entry.file_sequence_number.filter(|_| !SWITCH),
             )
+""",
+            ),
+            (
+                MANIFEST_BYTES,
+                "                    return entry.prefix(DELETED, snapshot_id);\n",
+                """                    let mut entry = entry.clone();
+                    if SWITCH {
+                        (entry.sequence_number, entry.file_sequence_number) = (-1, -1);
+                    }
+                    return entry.prefix(DELETED, snapshot_id);
 """,
             ),
         ),

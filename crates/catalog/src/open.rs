@@ -10,6 +10,7 @@ use iceberg::{Catalog, CatalogBuilder, NamespaceIdent, TableIdent};
 use iceberg_catalog_sql::{SqlBindStyle, SqlCatalogBuilder};
 use uuid::Uuid;
 
+use crate::pointed::PointedCatalog;
 use crate::rest::{Client, FIRST_WAIT, RestCatalog, RestPort, ServerFacts, pause};
 use crate::sql::{SqlPort, name_of};
 use crate::{CatalogKind, CatalogSettings, CommitPort, Error, ErrorKind, TableDefinition};
@@ -132,6 +133,7 @@ impl OpenCatalog {
                 Err(source) => return Err(Error::Open { path: name_of(&database), source: Box::new(source) }),
             }
         };
+        let catalog = PointedCatalog { catalog: Arc::new(catalog), pointers: port.pointers() };
         let name = settings.name.clone();
         Ok(Self { name, catalog: Arc::new(catalog), port: Arc::new(port), store, kind: Kind::Sql { warehouse } })
     }

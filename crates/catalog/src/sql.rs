@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 use std::str::FromStr;
-use std::sync::Once;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -18,6 +18,7 @@ use iceberg::{MetadataLocation, TableIdent};
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::{Any, AnyConnection, AnyPool, Connection, Executor, Row, Transaction};
 
+use crate::metadata::MetadataFiles;
 use crate::settings::Database;
 use crate::{Access, CommitOutcome, CommitPort, CommitRequest, Error};
 
@@ -46,12 +47,13 @@ pub struct SqlPort {
 
 /// The catalog's table of pointers. Cheap to clone.
 #[derive(Clone, Debug)]
-struct Pointers {
+pub(crate) struct Pointers {
     catalog: String,
     pool: AnyPool,
     dialect: Dialect,
     store: Store,
     busy_timeout: Duration,
+    files: Arc<MetadataFiles>,
 }
 
 /// Where the databases differ.
@@ -160,14 +162,33 @@ impl SqlPort {
         if access == Access::Existing && !exist {
             return Err(Error::NoCatalog { path });
         }
-        let pointers = Pointers { catalog: catalog.to_owned(), pool, dialect, store, busy_timeout };
+        let pointers =
+            Pointers { catalog: catalog.to_owned(), pool, dialect, store, busy_timeout, files: Arc::default() };
         Ok(Self { url, pointers })
+    }
+
+    /// The catalog's table of pointers, for reading.
+    pub(crate) fn pointers(&self) -> Pointers {
+        self.pointers.clone()
     }
 
     /// The database as a URL for other users of `sqlx`.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
+}
+
+/// A table's pointer: of a catalog, a namespace and a name.
+fn select_pointer() -> String {
+    format!(
+        "SELECT metadata_location FROM iceberg_tables \
+         WHERE catalog_name = $1 AND table_namespace = $2 AND table_name = $3 AND {IS_TABLE}"
+    )
+}
+
+/// A table's namespace as the database has it.
+fn namespace_of(table: &TableIdent) -> String {
+    table.namespace().clone().inner().join(".")
 }
 
 /// The database as people are told of it: without a password.
@@ -225,6 +246,34 @@ async fn connect(url: &str, dialect: Dialect, access: Access, busy_timeout: Dura
 }
 
 impl Pointers {
+    /// The table at its pointer as it is now; `None` when there is none.
+    ///
+    /// # Errors
+    ///
+    /// When the catalog or the metadata file cannot be read.
+    pub(crate) async fn load(&self, table: &TableIdent) -> iceberg::Result<Option<Table>> {
+        let pointer = sqlx::query(&select_pointer())
+            .bind(&self.catalog)
+            .bind(namespace_of(table))
+            .bind(table.name())
+            .fetch_optional(&self.pool)
+            .await
+            .and_then(|row| row.map(|row| row.try_get::<Option<String>, _>(0)).transpose());
+        let pointer = pointer.map_err(|error| {
+            iceberg::Error::new(iceberg::ErrorKind::Unexpected, "cannot read the table's pointer").with_source(error)
+        })?;
+        let Some(location) = pointer.flatten() else { return Ok(None) };
+        let file_io = self.store.file_io();
+        let metadata = self.files.read(table, &location, &file_io).await?;
+        let loaded = Table::builder()
+            .file_io(file_io)
+            .identifier(table.clone())
+            .metadata_location(location)
+            .metadata(metadata)
+            .runtime(iceberg::Runtime::try_current()?);
+        loaded.build().map(Some)
+    }
+
     /// Swaps the pointers, all or none, and removes the new metadata files if they did not become the tables'.
     async fn swap(self, moves: Vec<Move>) -> Swap {
         let mut swap = Swap::Busy;
@@ -281,12 +330,8 @@ impl Pointers {
         from: &str,
         to: &str,
     ) -> Result<Option<String>, sqlx::Error> {
-        let namespace = table.namespace().clone().inner().join(".");
-        let select = format!(
-            "SELECT metadata_location FROM iceberg_tables \
-             WHERE catalog_name = $1 AND table_namespace = $2 AND table_name = $3 AND {IS_TABLE}"
-        );
-        let row = sqlx::query(&select)
+        let namespace = namespace_of(table);
+        let row = sqlx::query(&select_pointer())
             .bind(&self.catalog)
             .bind(&namespace)
             .bind(table.name())
@@ -355,7 +400,9 @@ impl SqlPort {
             .runtime(iceberg::Runtime::try_current().map_err(failed)?)
             .build()
             .map_err(failed)?;
-        if let Err(source) = staged.metadata().write_to(base.file_io(), &next).await {
+        let files = &self.pointers.files;
+        let written = files.write(staged.metadata(), &next, from, &request.updates, base.file_io()).await;
+        if let Err(source) = written {
             self.pointers.forget(&to).await;
             return Err(Error::table("write the metadata of", table, source));
         }
@@ -435,7 +482,7 @@ impl CommitPort for SqlPort {
         );
         let deleted = sqlx::query(&delete)
             .bind(&self.pointers.catalog)
-            .bind(table.namespace().clone().inner().join("."))
+            .bind(namespace_of(table))
             .bind(table.name())
             .bind(pointer)
             .execute(&self.pointers.pool)

@@ -86,6 +86,37 @@ async fn a_locked_database_is_waited_for() {
     assert!(matches!(commit.await.unwrap(), CommitOutcome::Committed(_)));
 }
 
+/// What the catalog says decides, every time; only the file it points to need not be read again.
+#[tokio::test]
+async fn a_table_is_what_the_catalog_points_to_now_and_its_file_is_read_once() {
+    let lake = Lake::new();
+    let (ours, theirs) = (lake.open().await, lake.open().await);
+    let base = ours.create(&places(), &definition(), fresh_id()).await.unwrap().table;
+    let first = ours.load(&places()).await.unwrap().unwrap();
+    assert_eq!((first.metadata_location(), first.metadata()), (base.metadata_location(), base.metadata()));
+    // Whoever works on from here need not find the file again.
+    let path = url::Url::parse(first.metadata_location().unwrap()).unwrap().to_file_path().unwrap();
+    std::fs::rename(&path, path.with_extension("away")).unwrap();
+    assert_eq!(ours.load(&places()).await.unwrap().unwrap().metadata(), first.metadata());
+    assert!(theirs.load(&places()).await.is_err(), "it was not read before");
+    std::fs::rename(path.with_extension("away"), &path).unwrap();
+
+    let CommitOutcome::Committed(moved) = theirs.port().commit(&property(base.clone())).await.unwrap() else {
+        unreachable!("nobody else commits")
+    };
+    let seen = ours.load(&places()).await.unwrap().unwrap();
+    assert_eq!((seen.metadata_location(), seen.metadata()), (moved.metadata_location(), moved.metadata()));
+    assert!(matches!(ours.port().commit(&property(base)).await.unwrap(), CommitOutcome::Conflict { .. }));
+    let database = lake.database().await;
+    sqlx::query("UPDATE iceberg_tables SET metadata_location = previous_metadata_location")
+        .execute(&database)
+        .await
+        .unwrap();
+    assert_eq!(ours.load(&places()).await.unwrap().unwrap().metadata(), first.metadata());
+    sqlx::query("DELETE FROM iceberg_tables").execute(&database).await.unwrap();
+    assert!(ours.load(&places()).await.unwrap().is_none());
+}
+
 #[rstest]
 #[case::a_view("UPDATE iceberg_tables SET iceberg_type = 'VIEW'")]
 #[case::another_catalogs("UPDATE iceberg_tables SET catalog_name = 'another'")]

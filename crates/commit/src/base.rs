@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use iceberg::spec::{
     DataContentType, DataFile, FormatVersion, ManifestContentType, ManifestEntryRef, ManifestFile, SchemaRef, Snapshot,
@@ -10,10 +11,11 @@ use iceberg::spec::{
 };
 use iceberg::table::Table;
 
-use crate::Error;
+use crate::filter::Filter;
 use crate::history::batches_of;
 use crate::ledger::head;
-use crate::refs;
+use crate::manifest_bytes::{ManifestBytes, Skimmed};
+use crate::{Error, MetricsMode, refs};
 
 /// How many manifests are fetched at once.
 const CONCURRENT_READS: usize = 8;
@@ -23,6 +25,8 @@ const CONCURRENT_READS: usize = 8;
 #[derive(Debug, Default)]
 pub(crate) struct ManifestCache {
     manifests: Mutex<HashMap<String, CachedManifest>>,
+    /// Manifests of which not all entries were decoded.
+    files: Mutex<HashMap<String, Bytes>>,
 }
 
 #[derive(Clone, Debug)]
@@ -36,7 +40,7 @@ impl ManifestCache {
     pub(crate) async fn manifest(&self, table: &Table, file: ManifestFile) -> Result<LoadedManifest, Error> {
         let known = self.manifests.lock().unwrap_or_else(PoisonError::into_inner).get(&file.manifest_path).cloned();
         if let Some(CachedManifest { schema, entries }) = known {
-            return Ok(LoadedManifest { file, schema, entries });
+            return Ok(LoadedManifest { file, schema: Some(schema), entries, rest: None });
         }
         let manifest = file.load_manifest(table.file_io()).await.map_err(Error::iceberg("read a manifest"))?;
         let (entries, metadata) = manifest.into_parts();
@@ -44,15 +48,42 @@ impl ManifestCache {
         let mut cache = self.manifests.lock().unwrap_or_else(PoisonError::into_inner);
         let CachedManifest { schema, entries } = cache.entry(file.manifest_path.clone()).or_insert(read).clone();
         drop(cache);
-        Ok(LoadedManifest { file, schema, entries })
+        Ok(LoadedManifest { file, schema: Some(schema), entries, rest: None })
+    }
+
+    /// A manifest with those of its entries that are relevant; `None` when it has to be read whole.
+    async fn relevant(&self, table: &Table, file: ManifestFile, relevance: &Relevance<'_>) -> Option<LoadedManifest> {
+        let known = self.files.lock().unwrap_or_else(PoisonError::into_inner).get(&file.manifest_path).cloned();
+        let bytes = match known {
+            Some(bytes) => bytes,
+            None => {
+                let bytes = table.file_io().new_input(&file.manifest_path).ok()?.read().await.ok()?;
+                let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+                files.insert(file.manifest_path.clone(), bytes.clone());
+                bytes
+            }
+        };
+        let is_relevant = |skimmed: &Skimmed<'_>| relevance.is_relevant(skimmed);
+        let rest = ManifestBytes::read(&bytes, &file, relevance.field_id, is_relevant).ok()?;
+        let (entries, places, schema) = rest.relevant().ok()?;
+        let rest = Some(Rest { bytes: Arc::new(rest), places });
+        Some(LoadedManifest { file, schema, entries: Arc::new(entries), rest })
     }
 
     /// Forgets most of what is not among `current`, so that a long series of commits holds about one table's manifests.
     fn trim(&self, current: &[LoadedManifest]) {
+        let most = 2 * current.len() + CONCURRENT_READS;
+        let current = || -> HashSet<&str> { current.iter().map(|loaded| loaded.file.manifest_path.as_str()).collect() };
         let mut cache = self.manifests.lock().unwrap_or_else(PoisonError::into_inner);
-        if cache.len() > 2 * current.len() + CONCURRENT_READS {
-            let current: HashSet<&str> = current.iter().map(|loaded| loaded.file.manifest_path.as_str()).collect();
+        if cache.len() > most {
+            let current = current();
             cache.retain(|path, _| current.contains(path.as_str()));
+        }
+        drop(cache);
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        if files.len() > most {
+            let current = current();
+            files.retain(|path, _| current.contains(path.as_str()));
         }
     }
 
@@ -105,12 +136,57 @@ pub(crate) async fn referenced<'a>(
 #[derive(Clone, Debug)]
 pub(crate) struct LoadedManifest {
     pub(crate) file: ManifestFile,
-    /// The schema it was written under: its partition spec may need columns that the table has no more.
-    pub(crate) schema: SchemaRef,
+    /// The schema it was written under: its partition spec may need columns that the table has no more. `None` when none of
+    /// its entries was decoded.
+    pub(crate) schema: Option<SchemaRef>,
     pub(crate) entries: Arc<Vec<ManifestEntryRef>>,
+    /// The others, where `entries` are not all.
+    pub(crate) rest: Option<Rest>,
+}
+
+/// A manifest of which only some entries were decoded.
+#[derive(Clone, Debug)]
+pub(crate) struct Rest {
+    pub(crate) bytes: Arc<ManifestBytes>,
+    /// Where the decoded entries are among those of live files.
+    pub(crate) places: Vec<usize>,
+}
+
+/// Which entries a commit has to know: those whose files may hold rows it replaces, and those of its own files.
+pub(crate) struct Relevance<'a> {
+    filter: &'a Filter,
+    own: HashSet<&'a str>,
+    field_id: i32,
+    /// The length to which the table cuts bounds of the column.
+    cut: Option<usize>,
+}
+
+impl<'a> Relevance<'a> {
+    /// `None` for rows that are not found by one column of text.
+    pub(crate) fn of(table: &TableMetadata, filter: &'a Filter, own: HashSet<&'a str>) -> Option<Self> {
+        let field_id = filter.only_text()?;
+        let name = table.current_schema().name_by_field_id(field_id)?;
+        let cut = match MetricsMode::of(table.properties(), name) {
+            MetricsMode::Truncate(length) => Some(length),
+            _ => None,
+        };
+        Some(Self { filter, own, field_id, cut })
+    }
+
+    fn is_relevant(&self, skimmed: &Skimmed<'_>) -> bool {
+        self.own.contains(skimmed.path) || self.filter.may_have_text(skimmed.lower, skimmed.upper, self.cut)
+    }
 }
 
 impl LoadedManifest {
+    /// Whether it lists no live file.
+    pub(crate) fn is_spent(&self) -> bool {
+        match &self.rest {
+            Some(rest) => rest.bytes.live_files() == 0,
+            None => self.live().next().is_none(),
+        }
+    }
+
     /// The first row id of each entry, where the table has row ids: its own, or counted on from the manifest's.
     pub(crate) fn first_row_ids(&self) -> Vec<Option<i64>> {
         let mut next = self.file.first_row_id.map(u64::cast_signed);
@@ -177,6 +253,50 @@ impl Base {
         }))
     }
 
+    /// The table with those entries of its manifests that matter to a commit; the others are neither decoded nor encoded.
+    ///
+    /// `None` when that is not enough, or not understood: where there are row ids or delete files, and in manifests that
+    /// are not as the specification has them.
+    pub(crate) async fn load_relevant(
+        table: &Table,
+        branch: &str,
+        relevance: &Relevance<'_>,
+        cache: &ManifestCache,
+    ) -> Result<Option<Self>, Error> {
+        let Some(parent) = head(table.metadata(), branch).cloned() else { return Ok(None) };
+        if table.metadata().format_version() != FormatVersion::V2 {
+            return Ok(None);
+        }
+        let files = list(table, &parent).await?;
+        if files.iter().any(|file| file.content != ManifestContentType::Data) {
+            return Ok(None);
+        }
+        let manifests: Vec<Option<LoadedManifest>> = futures::stream::iter(files)
+            .map(|file| cache.relevant(table, file, relevance))
+            .buffered(CONCURRENT_READS)
+            .collect()
+            .await;
+        let Some(manifests) = manifests.into_iter().collect::<Option<Vec<_>>>() else { return Ok(None) };
+        cache.trim(&manifests);
+        let mut totals = Totals::default();
+        for (rows, bytes) in
+            manifests.iter().filter_map(|loaded| loaded.rest.as_ref()).flat_map(|rest| rest.bytes.sizes())
+        {
+            totals.records = totals.records.saturating_add(rows);
+            totals.data_files = totals.data_files.saturating_add(1);
+            totals.bytes = totals.bytes.saturating_add(bytes);
+        }
+        Ok(Some(Self {
+            table: table.clone(),
+            branch: branch.to_owned(),
+            branch_head: table.metadata().snapshot_for_ref(branch).map(|snapshot| snapshot.snapshot_id()),
+            parent: Some(parent),
+            manifests,
+            unread: Vec::new(),
+            totals: Some(totals),
+        }))
+    }
+
     pub(crate) async fn load(table: Table, branch: &str, cache: &ManifestCache) -> Result<Self, Error> {
         if table.metadata().format_version() == FormatVersion::V1 {
             return Err(Error::Unsuitable {
@@ -199,7 +319,7 @@ impl Base {
         self.table.metadata()
     }
 
-    /// Paths of all live files.
+    /// Paths of the live files whose entries were read.
     pub(crate) fn live_paths(&self) -> HashSet<&str> {
         self.manifests.iter().flat_map(LoadedManifest::live).map(|entry| entry.file_path()).collect()
     }

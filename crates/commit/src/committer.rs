@@ -11,7 +11,7 @@ use iceberg::spec::{DataFile, Operation, TableMetadata};
 use iceberg::table::Table;
 use iceberg::{TableIdent, TableUpdate};
 
-use crate::base::{self, Base, ManifestCache};
+use crate::base::{self, Base, ManifestCache, Relevance};
 use crate::batch::{BatchCheck, BatchCommit, BatchOutcome, Derivation, Keys, OnChangedInput, Replaces, WrittenFor};
 use crate::environment::SharedEnvironment;
 use crate::filter::Filter;
@@ -497,6 +497,10 @@ impl Committer {
             false => None,
         };
         let base = match base {
+            Some(base) => Some(base),
+            None => self.load_relevant(group, &table).await?,
+        };
+        let base = match base {
             Some(base) => base,
             None => Base::load(table, &group.first.branch, &self.cache).await?,
         };
@@ -550,13 +554,27 @@ impl Committer {
         Ok(Decision::Send(Box::new((request, this))))
     }
 
+    /// The table with what matters to batches that replace nothing but themselves.
+    async fn load_relevant(&self, group: Group<'_>, table: &Table) -> Result<Option<Base>, Error> {
+        if !group.batches.iter().all(|batch| matches!(batch.replaces, Replaces::Batch | Replaces::Nothing)) {
+            return Ok(None);
+        }
+        let batches: Vec<&BatchCommit> = group.batches.iter().collect();
+        let filter = filter_of(table, &batches, Filter::default())?;
+        let own = group.batches.iter().flat_map(|batch| &batch.files).map(DataFile::file_path).collect();
+        match Relevance::of(table.metadata(), &filter, own) {
+            Some(relevance) => Base::load_relevant(table, &group.first.branch, &relevance, &self.cache).await,
+            None => Ok(None),
+        }
+    }
+
     /// The overwrite of the batches that are not settled. Batches that replace nothing are settled by what is found of them:
     /// a commit lands whole or not at all.
     async fn plan(&self, group: Group<'_>, base: &Base, settled: &mut [Option<Settled>]) -> Result<Plan, Error> {
         let mut filter = Filter::default();
         for (batch, settled) in group.batches.iter().zip(settled.iter_mut()).filter(|(_, settled)| settled.is_none()) {
             if matches!(batch.replaces, Replaces::Nothing) {
-                let own = filter_of(base, &[batch], Filter::default())?;
+                let own = filter_of(&base.table, &[batch], Filter::default())?;
                 let found = Plan::make(base, &own, self.catalog.store()).await?;
                 if !found.touched.is_empty() {
                     *settled = Some(Settled::Skipped { snapshot_id: None });
@@ -577,7 +595,7 @@ impl Committer {
             })
             .map(|(batch, _)| batch)
             .collect();
-        let filter = filter_of(base, &by_id, filter)?;
+        let filter = filter_of(&base.table, &by_id, filter)?;
         Plan::make(base, &filter, self.catalog.store()).await
     }
 
@@ -801,16 +819,16 @@ impl Settled {
 }
 
 /// The rows with the batch ids of these batches, besides those of `filter`.
-fn filter_of(base: &Base, batches: &[&BatchCommit], filter: Filter) -> Result<Filter, Error> {
+fn filter_of(table: &Table, batches: &[&BatchCommit], filter: Filter) -> Result<Filter, Error> {
     if batches.is_empty() {
         return Ok(filter);
     }
     let ids = batches.iter().map(|batch| batch.batch_id.as_str());
     let ids: arrow::array::ArrayRef = Arc::new(arrow::array::StringArray::from_iter_values(ids));
-    let table = base.table.identifier().to_string();
+    let name = table.identifier().to_string();
     let keys = arrow::array::RecordBatch::try_from_iter([(BATCH_ID_COLUMN, ids)]);
-    let keys = keys.map_err(|error| Error::Keys { table: table.clone(), reason: error.to_string() })?;
-    filter.or(&Keys(keys), &table, base.metadata().current_schema())
+    let keys = keys.map_err(|error| Error::Keys { table: name.clone(), reason: error.to_string() })?;
+    filter.or(&Keys(keys), &name, table.metadata().current_schema())
 }
 
 pub(crate) fn is_open(sent: &[Sent]) -> bool {

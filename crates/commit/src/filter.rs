@@ -198,6 +198,24 @@ impl Filter {
         }
     }
 
+    /// The one column of text that is compared; `None` where another is.
+    pub(crate) fn only_text(&self) -> Option<i32> {
+        let [clause] = self.clauses.as_slice() else { return None };
+        let [column] = clause.columns.as_slice() else { return None };
+        (column.values.kind == PrimitiveType::String).then_some(column.field_id)
+    }
+
+    /// Whether bounds of that column, as an entry has them, leave room for a matching row. What [`Filter::known_of`] tells
+    /// from a whole entry may be more, and is never less.
+    pub(crate) fn may_have_text(&self, lower: Option<&[u8]>, upper: Option<&[u8]>, cut: Option<usize>) -> bool {
+        let text = |bound: &[u8]| Some(PrimitiveLiteral::String(std::str::from_utf8(bound).ok()?.to_owned()));
+        let (lower, upper) = (lower.and_then(text), upper.and_then(text));
+        self.clauses
+            .iter()
+            .flat_map(|clause| &clause.columns)
+            .any(|column| column.values.any_between(lower.as_ref(), column.raised(upper.as_ref(), cut)))
+    }
+
     /// Whether ends of each column, as a row group's statistics have them, leave room for a matching row.
     pub(crate) fn may_be_within(&self, ends: impl Fn(i32) -> Option<(Datum, Datum)>) -> bool {
         self.clauses.iter().any(|clause| {
@@ -260,22 +278,25 @@ impl Column {
             return None;
         }
         let bound = |bounds: &HashMap<i32, Datum>| bounds.get(&self.field_id).and_then(|bound| self.as_own(bound));
-        let (lower, mut upper) = (bound(file.lower_bounds()), bound(file.upper_bounds()));
-        // Some writers cut an upper bound of text without raising it. It may then be below the values it begins.
-        let unraised = |upper: &PrimitiveLiteral| {
-            may_be_cut(upper, cut) && self.values.ascending.iter().any(|value| begins(upper, value))
-        };
-        upper = upper.filter(|upper| !unraised(upper));
-        if !self.values.any_between(lower.as_ref(), upper.as_ref()) {
+        let (lower, upper) = (bound(file.lower_bounds()), bound(file.upper_bounds()));
+        let upper = self.raised(upper.as_ref(), cut);
+        if !self.values.any_between(lower.as_ref(), upper) {
             return None;
         }
-        if let (Some(lower), Some(upper), Some(0)) = (&lower, &upper, nulls)
+        if let (Some(lower), Some(upper), Some(0)) = (&lower, upper, nulls)
             && lower == upper
             && !may_be_cut(lower, cut)
         {
             constant = Some(lower.clone());
         }
         Some(constant)
+    }
+
+    /// An upper bound, if it is one. Some writers cut an upper bound of text without raising it: it may then be below the
+    /// values it begins.
+    fn raised<'a>(&self, upper: Option<&'a PrimitiveLiteral>, cut: Option<usize>) -> Option<&'a PrimitiveLiteral> {
+        upper
+            .filter(|upper| !(may_be_cut(upper, cut) && self.values.ascending.iter().any(|value| begins(upper, value))))
     }
 
     /// A bound as a value of the column's type: files from before a promotion have bounds of the narrower one.
@@ -375,6 +396,7 @@ mod tests {
     use iceberg::spec::{
         DataContentType, DataFileBuilder, DataFileFormat, FieldSummary, ManifestContentType, NestedField, Struct,
     };
+    use proptest::prelude::*;
     use rstest::rstest;
 
     use super::*;
@@ -523,6 +545,36 @@ mod tests {
         #[case] known: Known,
     ) {
         assert_eq!(batch_id().known_of(&file(7, lower, upper, nulls), &unpartitioned(), |_| None), known);
+    }
+
+    proptest! {
+        #[test]
+        fn bounds_alone_exclude_no_file_that_its_whole_entry_does_not(
+            value in "[ab]{0,17}",
+            lower in proptest::option::of("[ab]{0,17}"),
+            upper in proptest::option::of("[ab]{0,17}"),
+            cut in proptest::option::of(0_usize..4),
+        ) {
+            let filter = keys(vec![("ingest_batch_id", texts(&[&value]))]);
+            prop_assert_eq!(filter.only_text(), Some(7));
+            let may = filter.may_have_text(lower.as_deref().map(str::as_bytes), upper.as_deref().map(str::as_bytes), cut);
+            let datum = |bound: &Option<String>| bound.as_ref().map(Datum::string);
+            let known = filter.known_of(&file(7, datum(&lower), datum(&upper), Some(0)), &unpartitioned(), |_| cut);
+            prop_assert_eq!(may, known != Known::None);
+        }
+    }
+
+    #[test]
+    fn only_one_column_of_text_is_told_from_its_bounds_alone() {
+        assert_eq!(batch_id().only_text(), Some(7));
+        assert_eq!(keys(vec![("n", Arc::new(Int64Array::from(vec![1])))]).only_text(), None);
+        let two = keys(vec![("ingest_batch_id", texts(&[ID])), ("n", Arc::new(Int64Array::from(vec![1])))]);
+        assert_eq!(two.only_text(), None);
+        let other = Keys(RecordBatch::try_from_iter([("ingest_batch_id", texts(&["x"]))]).unwrap());
+        assert_eq!(batch_id().or(&other, "t", &schema()).unwrap().only_text(), None, "two clauses");
+        assert!(batch_id().may_have_text(None, None, None));
+        assert!(batch_id().may_have_text(Some(&[0xff]), Some(&[0xff]), None), "what is no text proves nothing");
+        assert!(!batch_id().may_have_text(None, Some(b"0"), None));
     }
 
     #[rstest]

@@ -6,7 +6,7 @@
 //! of the branch or an ancestor of the head. After a rollback it is rebuilt from the summaries of the snapshots that
 //! are left.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use iceberg::spec::{MAIN_BRANCH, SnapshotRef, TableMetadata};
 
@@ -58,25 +58,22 @@ impl Ledger {
     fn counted(metadata: &TableMetadata, written_for: &str, branch: &str) -> Option<Self> {
         let properties = metadata.properties();
         let written_by = properties.get(&names::ledger_snapshot_id(written_for)).map(|id| id.parse::<i64>());
-        let lineage: HashMap<i64, &SnapshotRef> =
-            ancestry(metadata, branch).map(|snapshot| (snapshot.snapshot_id(), snapshot)).collect();
         let own = match written_by {
             Some(Err(_)) => return None,
             // Written by somebody who keeps the list without saying which snapshot it belongs to.
             None if branch == MAIN_BRANCH || metadata.snapshot_for_ref(branch).is_none() => Some(Vec::new()),
             None => return None,
-            Some(Ok(id)) => match lineage.get(&id) {
+            Some(Ok(id)) => match ancestry(metadata, branch).find(|snapshot| snapshot.snapshot_id() == id) {
                 Some(snapshot) => Some(batches_of(snapshot)),
                 // The parent of the oldest retained snapshot has expired, and is an ancestor all the same.
-                None if lineage.values().any(|snapshot| snapshot.parent_snapshot_id() == Some(id)) => None,
+                None if ancestry(metadata, branch).any(|snapshot| snapshot.parent_snapshot_id() == Some(id)) => None,
                 None => return None,
             },
         };
         let mut ledger = Self::parse(properties.get(&names::completed_batches(written_for))?)?;
-        let straight = || metadata.history().iter().all(|entry| lineage.contains_key(&entry.snapshot_id));
         if let Some(own) = own
             && !(own.is_empty() && written_by.is_some())
-            && !straight()
+            && !is_straight(metadata, branch)
         {
             let last = ledger.ids.iter().rposition(|id| own.iter().any(|batch| batch.batch_id == *id));
             ledger.counting = last.map_or(0, |last| last + 1);
@@ -101,9 +98,10 @@ impl Ledger {
 
     /// Each id once, at the last place it has.
     fn from_ids(ids: Vec<String>) -> Self {
-        let mut seen = HashSet::new();
-        let mut ids: Vec<String> = ids.into_iter().rev().filter(|id| seen.insert(id.clone())).collect();
-        ids.reverse();
+        let mut seen: HashSet<&str> = HashSet::with_capacity(ids.len());
+        let mut is_last: Vec<bool> = ids.iter().rev().map(|id| seen.insert(id)).collect();
+        let mut ids = ids;
+        ids.retain(|_| is_last.pop().unwrap_or(true));
         Self { counting: ids.len(), ids }
     }
 
@@ -156,6 +154,18 @@ impl Ledger {
         }
         let ids: Vec<String> = self.ids.iter().skip(first).map(|id| quoted(id)).collect();
         format!("[{}]", ids.join(","))
+    }
+}
+
+/// Whether the branch has never gone back: every snapshot of the table's log is its head or an ancestor of that.
+fn is_straight(metadata: &TableMetadata, branch: &str) -> bool {
+    let lineage = || ancestry(metadata, branch).map(|snapshot| snapshot.snapshot_id());
+    // Mostly the log is the lineage the other way round, and one pass over both will do.
+    let mut newest_first = lineage();
+    let in_step = metadata.history().iter().rev().all(|entry| newest_first.any(|id| id == entry.snapshot_id));
+    in_step || {
+        let lineage: HashSet<i64> = lineage().collect();
+        metadata.history().iter().all(|entry| lineage.contains(&entry.snapshot_id))
     }
 }
 

@@ -53,6 +53,8 @@
 //! rules) is refused with the file's name and the reason, before anything is written. It removes no files but its own. It sends no message: it only
 //! knows which were sent.
 
+#[doc(hidden)]
+pub mod avro;
 mod base;
 mod batch;
 mod committer;
@@ -64,6 +66,7 @@ mod filter;
 mod history;
 mod ledger;
 mod locations;
+mod manifest_bytes;
 mod merging;
 mod metrics;
 pub mod names;

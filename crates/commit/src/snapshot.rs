@@ -138,7 +138,7 @@ fn summary(draft: &SnapshotDraft<'_>) -> Result<Summary, Error> {
         let loaded = &draft.base.manifests[*manifest];
         for entry in entries {
             let file = loaded.entries[*entry].data_file();
-            if let Some((spec, schema)) = bound(metadata, loaded.file.partition_spec_id, Some(&loaded.schema)) {
+            if let Some((spec, schema)) = bound(metadata, loaded.file.partition_spec_id, loaded.schema.as_ref()) {
                 collector.remove_file(&carried(file, &spec, &schema, file.first_row_id())?, schema, spec);
             }
             totals.remove(file);
@@ -187,7 +187,7 @@ impl ManifestFiles<'_, '_> {
             match draft.removed.get(&index) {
                 Some(entries) => manifests.push(self.write_without(loaded, entries).await?),
                 // Entries of files that were removed earlier are history, and no snapshot needs to carry them on.
-                None if loaded.live().next().is_none() => {}
+                None if loaded.is_spent() => {}
                 None => untouched.push((&loaded.file, Some(loaded))),
             }
         }
@@ -200,8 +200,8 @@ impl ManifestFiles<'_, '_> {
                     let mut read = Vec::new();
                     for place in many {
                         read.push(match untouched[*place] {
-                            (_, Some(loaded)) => loaded.clone(),
-                            (file, None) => draft.cache.manifest(&draft.base.table, file.clone()).await?,
+                            (_, Some(loaded)) if loaded.rest.is_none() => loaded.clone(),
+                            (file, _) => draft.cache.manifest(&draft.base.table, file.clone()).await?,
                         });
                     }
                     manifests.push(self.write_merged(&read).await?);
@@ -211,6 +211,14 @@ impl ManifestFiles<'_, '_> {
         Ok(manifests)
     }
 
+    /// Where the next manifest is written.
+    fn next_location(&mut self) -> String {
+        let location = self.locations.metadata_file(&format!("{}-m{}.avro", self.draft.attempt, self.count));
+        self.count += 1;
+        self.written.push(location.clone());
+        location
+    }
+
     fn writer(
         &mut self,
         content: ManifestContentType,
@@ -218,9 +226,7 @@ impl ManifestFiles<'_, '_> {
         own: Option<&SchemaRef>,
     ) -> Result<BoundWriter, Error> {
         let metadata = self.draft.base.metadata();
-        let location = self.locations.metadata_file(&format!("{}-m{}.avro", self.draft.attempt, self.count));
-        self.count += 1;
-        self.written.push(location.clone());
+        let location = self.next_location();
         let failed = Error::iceberg("write a manifest");
         let output = self.draft.base.table.file_io().new_output(location).map_err(&failed)?;
         let (spec, schema) = bound(metadata, spec_id, own).ok_or_else(|| {
@@ -259,7 +265,16 @@ impl ManifestFiles<'_, '_> {
         loaded: &LoadedManifest,
         removed: &HashSet<usize>,
     ) -> Result<ManifestFile, Error> {
-        let mut writer = self.writer(loaded.file.content, loaded.file.partition_spec_id, Some(&loaded.schema))?;
+        if let Some(rest) = &loaded.rest {
+            let removed = removed.iter().filter_map(|index| rest.places.get(*index).copied()).collect();
+            let location = self.next_location();
+            let (bytes, file) = rest.bytes.without(&removed, &loaded.file, self.draft.snapshot_id, location.clone());
+            let failed = Error::iceberg("write a manifest");
+            let output = self.draft.base.table.file_io().new_output(location).map_err(&failed)?;
+            output.write(bytes.into()).await.map_err(&failed)?;
+            return Ok(file);
+        }
+        let mut writer = self.writer(loaded.file.content, loaded.file.partition_spec_id, loaded.schema.as_ref())?;
         let row_ids = loaded.first_row_ids();
         for (index, entry) in loaded.entries.iter().enumerate().filter(|(_, entry)| entry.is_alive()) {
             if removed.contains(&index) {
@@ -274,7 +289,7 @@ impl ManifestFiles<'_, '_> {
     /// Several manifests of one content and partition spec in one.
     async fn write_merged(&mut self, group: &[LoadedManifest]) -> Result<ManifestFile, Error> {
         let first = &group[0];
-        let mut writer = self.writer(first.file.content, first.file.partition_spec_id, Some(&first.schema))?;
+        let mut writer = self.writer(first.file.content, first.file.partition_spec_id, first.schema.as_ref())?;
         for loaded in group {
             let row_ids = loaded.first_row_ids();
             for (entry, row_id) in loaded.entries.iter().zip(row_ids).filter(|(entry, _)| entry.is_alive()) {

@@ -67,7 +67,6 @@
 //! lock; two cleaners may work on one table, and a writer need not know of either. It cannot know of tables in other
 //! catalogs, except by the metadata files that they have in the same place.
 
-mod avro;
 mod candidates;
 mod dropped;
 mod error;

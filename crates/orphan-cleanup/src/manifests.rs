@@ -3,9 +3,8 @@
 //! A cleaner reads every manifest of a table once. The statistics of each file, which are most of an entry, are skipped
 //! over instead of decoded. What the quick reader does not understand is given to the `iceberg` crate's.
 
+use hexfloe_commit::avro::{self, Field};
 use iceberg::spec::{FormatVersion, Manifest, ManifestList};
-
-use crate::avro::{self, Field};
 
 /// Why a file is not a manifest, or not a manifest list.
 pub(crate) type Unread = Box<dyn std::error::Error + Send + Sync>;

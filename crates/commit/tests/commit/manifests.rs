@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use iceberg::spec::{ManifestEntryRef, ManifestFile};
+
 use crate::world::{World, committed, id, rows};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,6 +59,69 @@ async fn files_are_named_once_and_never_reused() {
                 assert!(names.insert(manifest.manifest_path));
             }
         }
+    }
+}
+
+/// What ends each block of a manifest is made up for each manifest that is encoded, and stays in one that is copied.
+async fn end(world: &World, manifest: &str) -> Vec<u8> {
+    let bytes = world.catalog.store().read(manifest).await.unwrap();
+    bytes[bytes.len() - 16..].to_vec()
+}
+
+#[tokio::test]
+async fn a_replay_copies_the_entries_that_stay_and_decodes_those_of_its_batch() {
+    let world = World::partitioned().await;
+    let mut group = Vec::new();
+    for (n, name) in (0..).zip(["a", "b", "c"]) {
+        group.push(world.batch(name, 10 * n..10 * n + 3).await);
+    }
+    let _ = world.committer().commit_all(&group).await.unwrap();
+    world.ingest("d", 90..91).await;
+    let before = world.manifests().await;
+    let mut replay = world.batch("b", 50..54).await;
+    replay.force = true;
+    committed(&world.commit(&replay).await.unwrap());
+
+    let expected: Vec<_> = [rows("a", 0..3), rows("c", 20..23), rows("b", 50..54), rows("d", 90..91)].concat();
+    assert_eq!(world.rows().await, expected);
+    let after = world.manifests().await;
+    let counts = |manifests: &[(ManifestFile, Vec<ManifestEntryRef>)]| -> Vec<_> {
+        let counts =
+            |file: &ManifestFile| [file.added_files_count, file.existing_files_count, file.deleted_files_count];
+        let mut counts: Vec<_> =
+            manifests.iter().map(|(file, _)| counts(file).map(Option::unwrap_or_default)).collect();
+        counts.sort_unstable();
+        counts
+    };
+    assert_eq!(counts(&before), [[1, 0, 0], [3, 0, 0]]);
+    assert_eq!(counts(&after), [[0, 2, 1], [1, 0, 0], [1, 0, 0]]);
+    let of_three = before.iter().find(|(file, _)| file.added_files_count == Some(3)).unwrap();
+    let (file, entries) = after.iter().find(|(file, _)| file.existing_files_count == Some(2)).unwrap();
+    assert_eq!(end(&world, &file.manifest_path).await, end(&world, &of_three.0.manifest_path).await, "it is copied");
+    assert_eq!((file.min_sequence_number, file.existing_rows_count, file.deleted_rows_count), (1, Some(6), Some(3)));
+    for (old, new) in of_three.1.iter().zip(entries) {
+        assert_eq!((old.data_file(), old.sequence_number()), (new.data_file(), new.sequence_number()));
+        assert_eq!(
+            (old.snapshot_id() == new.snapshot_id(), old.file_sequence_number),
+            (new.is_alive(), new.file_sequence_number)
+        );
+    }
+    // What was counted without decoding is what there is.
+    let table = world.load().await;
+    let summary = &table.metadata().current_snapshot().unwrap().summary().additional_properties;
+    let totals: Vec<u64> = world.live().await.iter().map(|entry| entry.file_size_in_bytes()).collect();
+    let expected = [("total-records", 11), ("total-data-files", 4), ("total-files-size", totals.iter().sum())];
+    for (name, value) in expected {
+        assert_eq!(summary[name], value.to_string(), "{name}");
+    }
+    // The committer may go on with what it remembers of the manifests.
+    let committer = world.committer();
+    for numbers in [60..62, 70..71] {
+        let mut replay = world.batch("c", numbers.clone()).await;
+        replay.force = true;
+        committed(&committer.commit(&replay).await.unwrap());
+        let expected: Vec<_> = [rows("a", 0..3), rows("b", 50..54), rows("c", numbers), rows("d", 90..91)].concat();
+        assert_eq!(world.rows().await, expected);
     }
 }
 

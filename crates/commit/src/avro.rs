@@ -1,16 +1,22 @@
 //! Reading a few fields out of Avro files, and skipping the rest.
 //!
-//! Most of a manifest is statistics, which a cleaner has no use for. A reader that decodes them into values spends nearly
-//! all of its time on that; skipping over them costs next to nothing. Only what manifests need is understood: whoever gets
-//! an error asks a whole reader. The format: <https://avro.apache.org/docs/1.11.1/specification/>.
+//! Most of a manifest is statistics. A reader that decodes them into values spends nearly all of its time on that; skipping
+//! over them costs next to nothing. Only what manifests need is understood: whoever gets an error asks a whole reader. The
+//! format: <https://avro.apache.org/docs/1.11.1/specification/>.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Read as _;
 
 use serde_json::Value as Json;
 
 /// How an Avro file begins.
 const MAGIC: &[u8] = b"Obj\x01";
+
+/// The length of what ends a block.
+const SYNC: usize = 16;
+
+/// About how large a block is written.
+const BLOCK: usize = 64 << 10;
 
 /// No block of a manifest is larger; a length beyond it is not one.
 const LARGEST: usize = 1 << 30;
@@ -20,67 +26,185 @@ const DEEPEST: usize = 32;
 
 /// Why a file is not understood.
 #[derive(Debug)]
-pub(crate) struct NotUnderstood;
+pub struct NotUnderstood;
 
 /// What a field holds, as far as anybody asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Field<'a> {
+pub enum Field<'a> {
     /// A number.
     Number(i64),
     /// A text.
     Text(&'a str),
+    /// The value of a map.
+    Bytes(&'a [u8]),
+}
+
+/// An Avro file in parts.
+pub(crate) struct Parts {
+    /// What its header says, by name: `avro.schema` is its schema.
+    pub(crate) header: BTreeMap<String, Vec<u8>>,
+    /// What ends each of its blocks.
+    pub(crate) sync: Vec<u8>,
+    /// How many records it has.
+    pub(crate) count: usize,
+    /// Its records as they are unpacked, one after the other.
+    pub(crate) records: Vec<u8>,
+}
+
+impl Parts {
+    pub(crate) fn of(bytes: &[u8]) -> Result<Self, NotUnderstood> {
+        let opened = Opened::of(bytes)?;
+        let (mut count, mut records) = (0_usize, Vec::with_capacity(opened.blocks.len()));
+        opened.each_block(|more, block| {
+            count = count.checked_add(more).ok_or(NotUnderstood)?;
+            records.extend_from_slice(block);
+            Ok(())
+        })?;
+        Ok(Self { header: opened.header, sync: opened.sync.to_vec(), count, records })
+    }
 }
 
 /// Gives `take` each record of a file as the fields whose paths (`data_file.file_path`) are `wanted`, in that order. A
-/// field that is null or of another kind is `None`.
-pub(crate) fn records(
-    bytes: &[u8],
-    wanted: &[&str],
-    mut take: impl FnMut(&[Option<Field<'_>>]),
-) -> Result<(), NotUnderstood> {
-    let mut input = Input(bytes.strip_prefix(MAGIC).ok_or(NotUnderstood)?);
-    let mut header = HashMap::new();
-    input.blocks(|input| {
-        let key = input.text()?.to_owned();
-        header.insert(key, input.bytes()?.to_vec());
-        Ok(())
-    })?;
-    let schema: Json =
-        serde_json::from_slice(header.get("avro.schema").ok_or(NotUnderstood)?).map_err(|_| NotUnderstood)?;
-    let deflated = match header.get("avro.codec").map(Vec::as_slice) {
-        None | Some(b"null") => false,
-        Some(b"deflate") => true,
-        Some(_) => return Err(NotUnderstood),
-    };
-    let plan = Plan::of(&schema, wanted, "", &mut HashMap::new(), DEEPEST)?;
-    let sync = input.take(16)?;
-    let mut unpacked = Vec::new();
-    while !input.0.is_empty() {
-        let records = usize::try_from(input.number()?).map_err(|_| NotUnderstood)?;
-        let block = input.bytes()?;
-        let mut block = if deflated {
-            unpacked.clear();
-            let read = flate2::read::DeflateDecoder::new(block).take(LARGEST as u64).read_to_end(&mut unpacked);
-            read.map_err(|_| NotUnderstood)?;
-            Input(&unpacked)
-        } else {
-            Input(block)
-        };
-        for _ in 0..records {
+/// field that is null or of another kind is `None`. `data_file.lower_bounds[7]` is the value that a list of keys and values
+/// has for the key 7.
+///
+/// # Errors
+///
+/// When the file is not what a manifest is like.
+pub fn records(bytes: &[u8], wanted: &[&str], mut take: impl FnMut(&[Option<Field<'_>>])) -> Result<(), NotUnderstood> {
+    let opened = Opened::of(bytes)?;
+    let plan = plan_of(&opened.header, wanted)?;
+    opened.each_block(|count, block| {
+        let mut block = Input(block);
+        for _ in 0..count {
             let mut fields = vec![None; wanted.len()];
             plan.read(&mut block, &mut fields)?;
             take(&fields);
         }
-        if !block.0.is_empty() || input.take(16)? != sync {
-            return Err(NotUnderstood);
+        if block.0.is_empty() { Ok(()) } else { Err(NotUnderstood) }
+    })
+}
+
+/// How the records of a file with this header are read.
+pub(crate) fn plan_of(header: &BTreeMap<String, Vec<u8>>, wanted: &[&str]) -> Result<Plan, NotUnderstood> {
+    let schema: Json =
+        serde_json::from_slice(header.get("avro.schema").ok_or(NotUnderstood)?).map_err(|_| NotUnderstood)?;
+    Plan::of(&schema, wanted, "", &mut HashMap::new(), DEEPEST)
+}
+
+/// A file whose header has been read.
+struct Opened<'a> {
+    header: BTreeMap<String, Vec<u8>>,
+    sync: &'a [u8],
+    blocks: &'a [u8],
+}
+
+impl<'a> Opened<'a> {
+    fn of(bytes: &'a [u8]) -> Result<Self, NotUnderstood> {
+        let mut input = Input(bytes.strip_prefix(MAGIC).ok_or(NotUnderstood)?);
+        let mut header = BTreeMap::new();
+        input.blocks(|input| {
+            let key = input.text()?.to_owned();
+            header.insert(key, input.bytes()?.to_vec());
+            Ok(())
+        })?;
+        let sync = input.take(SYNC)?;
+        Ok(Self { header, sync, blocks: input.0 })
+    }
+
+    /// Gives `take` the number of records of each block, and the records.
+    fn each_block(&self, mut take: impl FnMut(usize, &[u8]) -> Result<(), NotUnderstood>) -> Result<(), NotUnderstood> {
+        let deflated = match self.header.get("avro.codec").map(Vec::as_slice) {
+            None | Some(b"null") => false,
+            Some(b"deflate") => true,
+            Some(_) => return Err(NotUnderstood),
+        };
+        let mut input = Input(self.blocks);
+        let mut unpacked = Vec::new();
+        while !input.0.is_empty() {
+            let count = usize::try_from(input.number()?).map_err(|_| NotUnderstood)?;
+            let block = input.bytes()?;
+            if deflated {
+                unpacked.clear();
+                let read = flate2::read::DeflateDecoder::new(block).take(LARGEST as u64).read_to_end(&mut unpacked);
+                read.map_err(|_| NotUnderstood)?;
+                take(count, &unpacked)?;
+            } else {
+                take(count, block)?;
+            }
+            if input.take(SYNC)? != self.sync {
+                return Err(NotUnderstood);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A file of these records, unpacked, as many to a block as fill it.
+pub(crate) fn file<'a>(
+    header: &BTreeMap<String, Vec<u8>>,
+    sync: &[u8],
+    records: impl Iterator<Item = [&'a [u8]; 2]>,
+) -> Vec<u8> {
+    let mut bytes = MAGIC.to_vec();
+    let named = |name: &str| header.get(name).filter(|_| name != "avro.codec");
+    let kept: Vec<(&str, &[u8])> =
+        header.keys().filter_map(|name| Some((name.as_str(), named(name)?.as_slice()))).collect();
+    let kept = kept.into_iter().chain([("avro.codec", b"null".as_slice())]);
+    let kept: Vec<_> = kept.collect();
+    write_size(&mut bytes, kept.len());
+    for (name, value) in kept {
+        write_bytes(&mut bytes, name.as_bytes());
+        write_bytes(&mut bytes, value);
+    }
+    write_size(&mut bytes, 0);
+    bytes.extend_from_slice(sync);
+    let (mut count, mut block) = (0, Vec::with_capacity(2 * BLOCK));
+    let mut finish = |count: &mut usize, block: &mut Vec<u8>| {
+        if *count > 0 {
+            write_size(&mut bytes, *count);
+            write_bytes(&mut bytes, block);
+            bytes.extend_from_slice(sync);
+        }
+        *count = 0;
+        block.clear();
+    };
+    for parts in records {
+        count += 1;
+        parts.into_iter().for_each(|part| block.extend_from_slice(part));
+        if block.len() >= BLOCK {
+            finish(&mut count, &mut block);
         }
     }
-    Ok(())
+    finish(&mut count, &mut block);
+    bytes
+}
+
+fn write_bytes(bytes: &mut Vec<u8>, value: &[u8]) {
+    write_size(bytes, value.len());
+    bytes.extend_from_slice(value);
+}
+
+fn write_size(bytes: &mut Vec<u8>, size: usize) {
+    write_number(bytes, i64::try_from(size).unwrap_or(i64::MAX));
+}
+
+/// Writes a number as Avro has it.
+pub(crate) fn write_number(bytes: &mut Vec<u8>, number: i64) {
+    let mut rest = ((number << 1) ^ (number >> 63)).cast_unsigned();
+    loop {
+        let low = u8::try_from(rest & 0x7f).unwrap_or_default();
+        rest >>= 7;
+        if rest == 0 {
+            return bytes.push(low);
+        }
+        bytes.push(low | 0x80);
+    }
 }
 
 /// How a value is read, or skipped.
 #[derive(Clone, Debug)]
-enum Plan {
+pub(crate) enum Plan {
     Nothing,
     /// `boolean`, `float`, `double` and `fixed`: so many bytes.
     Fixed(usize),
@@ -90,6 +214,8 @@ enum Plan {
     Bytes(Option<usize>),
     Record(Vec<Plan>),
     Array(Box<Plan>),
+    /// An array of keys and values, and where the values of some keys are put.
+    Pairs(Vec<(i64, usize)>),
     Map(Box<Plan>),
     Union(Vec<Plan>),
 }
@@ -144,7 +270,12 @@ impl Plan {
                         Ok(Self::Record(fields.collect::<Result<_, _>>()?))
                     }
                     Some("array") => {
-                        Ok(Self::Array(Box::new(Self::of(&part(object, "items")?, wanted, "[]", named, depth)?)))
+                        let items = part(object, "items")?;
+                        let keys = keys_of(wanted, path);
+                        if !keys.is_empty() && is_pair(&items) {
+                            return Ok(Self::Pairs(keys));
+                        }
+                        Ok(Self::Array(Box::new(Self::of(&items, wanted, "[]", named, depth)?)))
                     }
                     Some("map") => {
                         Ok(Self::Map(Box::new(Self::of(&part(object, "values")?, wanted, "{}", named, depth)?)))
@@ -161,7 +292,11 @@ impl Plan {
         }
     }
 
-    fn read<'a>(&self, input: &mut Input<'a>, fields: &mut [Option<Field<'a>>]) -> Result<(), NotUnderstood> {
+    pub(crate) fn read<'a>(
+        &self,
+        input: &mut Input<'a>,
+        fields: &mut [Option<Field<'a>>],
+    ) -> Result<(), NotUnderstood> {
         match self {
             Self::Nothing => {}
             Self::Fixed(size) => {
@@ -188,6 +323,15 @@ impl Plan {
                 }
             }
             Self::Array(items) => input.blocks(|input| items.read(input, &mut []))?,
+            Self::Pairs(wanted) => input.blocks(|input| {
+                let (key, value) = (input.number()?, input.bytes()?);
+                for (_, place) in wanted.iter().filter(|(wanted, _)| *wanted == key) {
+                    if let Some(field) = fields.get_mut(*place) {
+                        *field = Some(Field::Bytes(value));
+                    }
+                }
+                Ok(())
+            })?,
             Self::Map(values) => input.blocks(|input| {
                 input.bytes()?;
                 values.read(input, &mut [])
@@ -201,8 +345,25 @@ impl Plan {
     }
 }
 
+/// The keys of an array at `path` that are wanted, and their places.
+fn keys_of(wanted: &[&str], path: &str) -> Vec<(i64, usize)> {
+    let key = |wanted: &str| wanted.strip_prefix(path)?.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
+    wanted.iter().enumerate().filter_map(|(place, wanted)| Some((key(wanted)?, place))).collect()
+}
+
+/// Whether a record is a number `key` and bytes `value`.
+fn is_pair(items: &Json) -> bool {
+    let fields = items.get("fields").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
+    let is = |field: &Json, name: &str, kinds: &[&str]| {
+        let text = |part: &str| field.get(part).and_then(Json::as_str);
+        text("name") == Some(name) && text("type").is_some_and(|kind| kinds.contains(&kind))
+    };
+    items.get("type").and_then(Json::as_str) == Some("record")
+        && matches!(fields, [key, value] if is(key, "key", &["int", "long"]) && is(value, "value", &["bytes"]))
+}
+
 /// Bytes that have not been read yet.
-struct Input<'a>(&'a [u8]);
+pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Input<'a> {
     fn take(&mut self, size: usize) -> Result<&'a [u8], NotUnderstood> {
@@ -212,7 +373,7 @@ impl<'a> Input<'a> {
     }
 
     /// A zigzag number of variable length.
-    fn number(&mut self) -> Result<i64, NotUnderstood> {
+    pub(crate) fn number(&mut self) -> Result<i64, NotUnderstood> {
         let mut number = 0_u64;
         for shift in (0..64).step_by(7) {
             let byte = *self.take(1)?.first().ok_or(NotUnderstood)?;
@@ -316,6 +477,41 @@ mod tests {
     }
 
     type Read = Vec<(Option<i64>, Option<String>)>;
+
+    #[test]
+    fn the_values_of_a_key_are_found_in_a_list_of_pairs() {
+        let bytes = file(SCHEMA, &[(1, entry(1, "a"))]);
+        let mut found = Vec::new();
+        let wanted = ["data_file.bounds[3]", "data_file.bounds[4]", "data_file.file_path"];
+        records(&bytes, &wanted, |fields| found.push(format!("{fields:?}"))).unwrap();
+        assert_eq!(found, [format!("[Some(Bytes({:?})), None, Some(Text(\"a\"))]", b"bound")]);
+    }
+
+    #[test]
+    fn a_file_made_of_the_parts_of_another_reads_the_same() {
+        let schema = SCHEMA;
+        let long = "x".repeat(BLOCK);
+        let entries = [entry(1, "a"), entry(2, &long), entry(0, "b")];
+        let bytes = file(schema, &[(2, entries[..2].concat()), (1, entries[2].clone())]);
+        let parts = Parts::of(&bytes).unwrap();
+        assert_eq!((parts.count, &parts.records), (3, &entries.concat()));
+        let again = super::file(&parts.header, &parts.sync, entries.iter().map(|entry| entry.split_at(1).into()));
+        assert_eq!(read(&again).unwrap(), read(&bytes).unwrap());
+        assert_eq!(Parts::of(&again).unwrap().records, parts.records);
+        assert_eq!(Parts::of(&again).unwrap().header["avro.codec"], b"null");
+    }
+
+    #[test]
+    fn numbers_are_written_as_they_are_read() {
+        for value in [0, 1, -1, 63, 64, -64, -65, 1 << 40, i64::MAX, i64::MIN] {
+            let mut bytes = Vec::new();
+            write_number(&mut bytes, value);
+            assert_eq!(Input(&bytes).number().unwrap(), value);
+            if (-1 << 41..1 << 41).contains(&value) {
+                assert_eq!(bytes, number(value));
+            }
+        }
+    }
 
     fn read(bytes: &[u8]) -> Result<Read, NotUnderstood> {
         let mut found = Vec::new();
