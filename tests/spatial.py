@@ -177,7 +177,7 @@ def seen_as_geometry(lake, table, geometry="geometry", bbox=None):
     return seen
 
 
-def bytes_read(lake, table, wheres):
+def bytes_read(lake, table, conditions):
     """For each condition, how many rows DuckDB finds in the data files, and how many bytes it reads for their geometries.
 
     The bytes are those that the kernel counts for this process, so Linux only.
@@ -203,7 +203,7 @@ def bytes_read(lake, table, wheres):
         return {"found": found, "bytes": read_so_far() - before}
 
     groups = sum(pq.ParquetFile(path).metadata.num_row_groups for path in paths)
-    return {"groups": groups, "answers": [ask(where) for where in wheres]}
+    return {"groups": groups, "answers": [ask(where) for where in conditions]}
 
 
 def do_unpack_again(folder):

@@ -112,8 +112,8 @@ fn boxes_have_bounds_in_the_manifest_and_duckdb_reads_less_by_them() {
     let live = lake.files("ns.t");
     assert!(live[0]["lower"]["bbox.xmin"].is_number() && live[0]["upper"]["bbox.ymax"].is_number(), "{:#}", live[0]);
     assert!(live[0]["lower"].get("geometry").is_none(), "{:#}", live[0]);
-    let wheres = ["true", "bbox.xmax < 482000", "bbox.xmin > 600000"];
-    let asked = lake.ask("bytes_read", json!({ "table": "ns.t", "wheres": wheres }));
+    let conditions = ["true", "bbox.xmax < 482000", "bbox.xmin > 600000"];
+    let asked = lake.ask("bytes_read", json!({ "table": "ns.t", "conditions": conditions }));
     assert!(asked["groups"].as_u64().unwrap() > 3, "{asked}");
     let [all, west, nowhere] = [0, 1, 2].map(|which| {
         let answer = &asked["answers"][which];
