@@ -20,8 +20,8 @@ use crate::{Error, MetricsMode, refs};
 /// How many manifests are fetched at once.
 const CONCURRENT_READS: usize = 8;
 
-/// Manifests never change, so those read for one attempt serve the next, and those of one batch the next batch. Table
-/// metadata is never kept.
+/// Manifests never change, so those read for one attempt serve the next, and those of one batch the next batch. Where
+/// the table's pointer is, and so which manifests are its own, is asked for each time.
 #[derive(Debug, Default)]
 pub(crate) struct ManifestCache {
     manifests: Mutex<HashMap<String, CachedManifest>>,
