@@ -480,9 +480,9 @@ fn input_that_is_refused_after_much_was_uploaded_leaves_nothing(
     #[values(Backend::RestS3, Backend::PostgresS3)] backend: Backend,
 ) {
     let lake = Lake::on(backend);
-    // Digits without a pattern: the file is larger than one part before its last row is read.
+    // Digits without a pattern: of the file more than one part is written before its last row is read, however the threads take turns.
     let mut seed = 1_u64;
-    let rows = (0..600_000).fold("id,lat,lon\n".to_owned(), |csv, _| {
+    let rows = (0..1_200_000).fold("id,lat,lon\n".to_owned(), |csv, _| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let (lat, lon) = ((seed >> 40) & 63, (seed >> 50) & 127);
         csv + &format!("{},{lat}.{},{lon}.{}\n", seed >> 2, (seed >> 20) & 0xf_ffff, (seed >> 10) & 0xf_ffff)
@@ -491,7 +491,7 @@ fn input_that_is_refused_after_much_was_uploaded_leaves_nothing(
     lake.write("job.toml", POINTS);
     let proxy = Proxy::before(&SeaweedFs::shared().s3_address()).unwrap();
     lake.write_catalog(&lake.catalog().clone().with("s3.endpoint", &proxy.uri()));
-    lake.ingest(&["job.toml"]).refuses(Exit::Input, &["points.csv", "600001", "95"]);
+    lake.ingest(&["job.toml"]).refuses(Exit::Input, &["points.csv", "1200001", "95"]);
     let begun = proxy.log().iter().filter(|passed| passed.request.path.contains("?uploads")).count();
     assert!(begun > 0, "no upload in parts was begun: this tests nothing");
     assert_eq!(lake.ask("open_uploads", json!({})), json!([]));

@@ -84,3 +84,16 @@ fn a_replay_replaces_the_rows_of_every_partition() {
     assert_eq!((lake.columns(TABLE), lake.digests(TABLE)), (rows, digests));
     lake.nothing_wrong("unsound", json!({ "table": TABLE }));
 }
+
+/// Names of partition fields are names in Avro, whatever columns are called.
+#[test]
+fn a_table_is_partitioned_by_a_column_of_any_name() {
+    let lake = Lake::with_points("id,lat,lon,a-b,größe\n1,1,1,x,k\n2,2,2,y,l\n3,3,3,x,m\n");
+    let job = POINTS.replace("ns.points", TABLE);
+    lake.write("job.toml", job + "partition = [\"a-b\", \"truncate[1](größe)\"]\n");
+    lake.ingest(&["job.toml"]).committed();
+    let (rows, digests) = (lake.columns(TABLE), lake.digests(TABLE));
+    assert_eq!(lake.ingest(&["job.toml", "--force"]).committed()["replaced_rows"], 3);
+    assert_eq!((lake.columns(TABLE), lake.digests(TABLE)), (rows, digests));
+    lake.nothing_wrong("unsound", json!({ "table": TABLE }));
+}

@@ -217,6 +217,7 @@ impl Committer {
     /// [`Error::Derivation`], [`Error::Record`], [`Error::BranchName`] and [`Error::ChangedInput`].
     pub fn check(&self, table: &Table, batch: &BatchCheck<'_>) -> Result<Option<BatchOutcome>, Error> {
         let metadata = table.metadata();
+        refuse_unreadable_partitions(table)?;
         if let Some(derivation) = batch.derivation {
             check_derivation(table, derivation)?;
         }
@@ -963,6 +964,22 @@ fn check_records(table: &Table, records: &BTreeMap<String, String>) -> Result<()
             property: property.clone(),
             then: then.clone(),
             now: now.clone(),
+        }),
+    }
+}
+
+/// A partition field whose name is none in Avro has another one in manifests, under which the `iceberg` crate does not find its values:
+/// it would take them for null.
+fn refuse_unreadable_partitions(table: &Table) -> Result<(), Error> {
+    let fields = table.metadata().partition_specs_iter().flat_map(|spec| spec.fields());
+    match fields.map(|field| field.name.as_str()).find(|name| *name != names::partition_field(name)) {
+        None => Ok(()),
+        Some(name) => Err(Error::Unsuitable {
+            table: table.identifier().to_string(),
+            reason: format!(
+                "has a partition field `{name}`, whose values cannot be read from manifests, because its name is none in Avro; make it anew \
+                 with a field of another name"
+            ),
         }),
     }
 }

@@ -238,7 +238,10 @@ fn refuse_others(header: &BTreeMap<String, Vec<u8>>, file: &ManifestFile) -> Res
     let is_laid_out = names.iter().map(String::as_str).eq(FIELDS.into_iter().chain(["data_file"]))
         && kind(0) == Some(&json!("int"))
         && (1..FIELDS.len()).all(|place| kind(place) == Some(&json!(["null", "long"])));
-    let is_plain = file.content == ManifestContentType::Data
+    // PyIceberg leaves the schema's id out, and has other types in its entries than the specification: what is written in the place of
+    // such a manifest has them right.
+    let is_plain = header.contains_key("schema-id")
+        && file.content == ManifestContentType::Data
         && file.key_metadata.is_none()
         && file.first_row_id.is_none()
         && says("format-version", "2")

@@ -37,6 +37,28 @@ pub const SUMMARY_CONTENT: &str = "ingest.content-sha256";
 /// batch, whose keys are `batch-id`, `source`, `rows`, `rejected` and `content-sha256`.
 pub const SUMMARY_BATCHES: &str = "ingest.batches";
 
+/// A name for a partition field that is one in Avro too, by the rule of Iceberg: ASCII letters, digits and `_`, no digit first; what is
+/// something else becomes `_x` and its code, and a first digit gets a `_` before it.
+///
+/// ```
+/// use hexfloe_commit::names::partition_field;
+///
+/// assert_eq!(partition_field("event_ts_day"), "event_ts_day");
+/// assert_eq!(partition_field("1st-día"), "_1st_x2Dd_xEDa");
+/// ```
+#[must_use]
+pub fn partition_field(name: &str) -> String {
+    let mut plain = String::with_capacity(name.len());
+    for (place, letter) in name.chars().enumerate() {
+        match letter {
+            '0'..='9' if place == 0 => plain.extend(['_', letter]),
+            'A'..='Z' | 'a'..='z' | '0'..='9' | '_' => plain.push(letter),
+            _ => plain += &format!("_x{:X}", u32::from(letter)),
+        }
+    }
+    plain
+}
+
 /// The property of a branch's ledger.
 pub fn completed_batches(branch: &str) -> String {
     of_branch(COMPLETED_BATCHES, branch)

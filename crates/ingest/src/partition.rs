@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::row::{RowConverter, SortField};
+use hexfloe_commit::names;
 use iceberg::arrow::arrow_primitive_to_literal;
 use iceberg::spec::{PartitionSpec, Schema, Struct, Transform, Type, UnboundPartitionSpec};
 use iceberg::transform::{BoxedTransformFunction, create_transform_function};
@@ -57,7 +58,7 @@ pub(crate) fn spec_of_terms(terms: &[String], schema: &Schema) -> Result<Unbound
             _ => format!("{column}_trunc"),
         };
         builder = builder
-            .add_partition_field(field.id, name, parsed)
+            .add_partition_field(field.id, names::partition_field(&name), parsed)
             .map_err(|error| refuse(format!("cannot be added: {error}")))?;
     }
     Ok(builder.build())

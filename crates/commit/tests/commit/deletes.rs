@@ -343,3 +343,15 @@ async fn files_go_where_the_table_says() {
     assert!(live.iter().all(|entry| entry.file_path().starts_with(&format!("{location}/elsewhere/"))), "{live:?}");
     assert_eq!(world.rows().await, rows("b", 2..4));
 }
+
+/// The `iceberg` crate would take the values of such a field for null, and a slice of them for empty.
+#[tokio::test]
+async fn a_table_whose_partition_values_cannot_be_read_is_refused() {
+    let world = World::new().await;
+    set_spec(&world, &[(2, "v-part", Transform::Identity)]).await;
+    let before = world.files().await;
+    let batch = world.batch_of("a", Vec::new()).await;
+    let error = world.commit(&batch).await.unwrap_err();
+    assert!(error.to_string().contains("partition field `v-part`"), "{error}");
+    assert_eq!(world.files().await, before, "nothing was written");
+}
